@@ -12,7 +12,7 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 		l.answerForce(cmd.ID, a, now)
 	case l.held == nil || l.held.ID != cmd.ID: // the guarded write of a hold that is over
 	case a.Fault == Answered && a.Found != Holds && (cmd.Mode == Shared || l.levels.writes > 0):
-		l.loseAll(KeyGone, now) // a part of the tenure may be left in Redis, as of a reader whose lease is gone
+		l.loseAll(KeyGone, now) // Redis may still show a part of the tenure, for example a reader whose lease has ended
 	}
 	if c != nil && c.Purpose != Locks && c.Outcome == Waiting {
 		l.answerCall(c, cmd, a)
@@ -39,7 +39,7 @@ func (l *Lock) Answer(cmd *Command, c *Call, a Reply, now Now) {
 func (l *Lock) answerForce(id ID, a Reply, now Now) {
 	t := l.Find(id)
 	switch {
-	case t == nil || t.want == Gone || t.want == Parted: // no owner here holds the lock by it
+	case t == nil || t.want == Gone || t.want == Parted: // no owner in this client holds the lock by t
 	case a.Fault != Answered: // the command may have been executed
 		t.checkSoon(removal, now)
 		l.touch(t)
@@ -53,8 +53,8 @@ func (l *Lock) answerForce(id ID, a Reply, now Now) {
 	}
 }
 
-// answerTenure deals with the answer to the tenure's command with the number seq. If that is not in
-// flight any more, the answer is dropped.
+// answerTenure deals with the answer to the tenure's command with the number seq. If the command is
+// no longer in flight, the answer is dropped.
 func (l *Lock) answerTenure(t *Tenure, seq uint32, a Reply, now Now) {
 	if t.lock == l {
 		l.touch(t) // another command may be due, and its call may be about to return
@@ -87,8 +87,8 @@ func (l *Lock) answerTenure(t *Tenure, seq uint32, a Reply, now Now) {
 	l.settleTicket(t, now)
 }
 
-// answerTicket deals with an answer that does not bring the ticket the lock, for the call for
-// which the ticket stands.
+// answerTicket deals with an answer that does not bring the ticket the lock. The ticket stands for
+// the call w.
 func (l *Lock) answerTicket(w *Call, t *Tenure, a Reply, now Now) {
 	switch {
 	case a.Fault != Answered:
@@ -99,9 +99,8 @@ func (l *Lock) answerTicket(w *Call, t *Tenure, a Reply, now Now) {
 		l.makeGone(t, now)
 		w.rest = now.Time.After(l.client.pause(l.client.Retry, l.client.MaxRetry, w.fails))
 		w.fails++
-	case a.Full && w.isBounded(): // else the bound was that of a call that has left, and this one asks again
-		// Callers of this client that were counted may have left since: the bound is the least that
-		// is reported.
+	case a.Full && w.isBounded(): // else the bound was the bound of a call that has left, and w asks again
+		// Callers of this client may have left since the count: w reports at least its bound.
 		w.Others = max(int32(a.Tickets+l.unticketed(w)), w.Most)
 		l.makeGone(t, now)
 		l.endWait(w, Full, now)
@@ -120,8 +119,8 @@ const (
 	nowhere                   // the tenure is nowhere
 	hasLeft                   // the tenure has left
 	absent                    // the tenure was not there, and cannot come any more
-	wasGranted                // the lock was granted to the tenure after that became Gone
-	executed                  // the command was executed, and the place is as it was
+	wasGranted                // the lock was granted to the tenure after its want became Gone
+	executed                  // the command was executed, and did not change the place
 	notRun                    // the command was not executed, and will not be
 	unknown                   // the command may still be executed
 	fatal                     // the command was refused, and would be refused again
@@ -195,7 +194,7 @@ func (t *Tenure) verdict(f flight, a Reply) verdict {
 		case Nowhere:
 			joinsNext := t.Agent != nil && t.Agent.Waits // the Join is a step as well
 			if f.op == Acquire && a.Holder == (ID{}) && !a.Foreign && !joinsNext {
-				return executed // the lock is free, and its Leave is the step that grants it to the first ticket
+				return executed // the lock is free: the Leave of t is the step that grants it to the first ticket
 			}
 			return nowhere
 		default:
@@ -217,7 +216,7 @@ func (l *Lock) Settle(now Now) {
 		if w.Mode == Shared {
 			l.admitReaders(false, now) // a writer before the readers may have left
 			if l.holdsBack() && l.held.claim {
-				l.touch(l.held) // its Mirror is due sooner
+				l.touch(l.held) // the Mirror of the tenure is due sooner
 			}
 		}
 		l.seekFirstTicket(now)
@@ -277,12 +276,12 @@ func (l *Lock) settleTicket(t *Tenure, now Now) {
 	}
 }
 
-// replaceTicket replaces a ticket that another command than its own has taken out of Redis: its
-// call asks again, with another ticket.
+// replaceTicket replaces a ticket that was taken out of Redis, and not by a command of its own: the
+// call asks again, with a new ticket.
 func (l *Lock) replaceTicket(t *Tenure, now Now) {
 	switch w := t.Agent; {
 	case w == nil:
-	case t.entry == Resume: // only the tenure that passed the lock on could be resumed
+	case t.entry == Resume: // a Resume names one tenure, which is gone
 		l.endWait(w, NotPassed, now)
 		return
 	case t.entry == Acquire:
@@ -311,10 +310,10 @@ func (l *Lock) beginGrantedHold(t *Tenure, now Now) {
 	case l.held == nil:
 	case t.mode == Shared && l.isRead(): // the readers keep the lock, through the new tenure
 		was := l.held
-		l.held, t.named = t, w.Owner // first, so that a least hold goes on
+		l.held, t.named = t, w.Owner // before makeGone, which ends the least hold if the tenure is the lock's own
 		l.makeGone(was, now)
 		for i := range l.levels.all {
-			l.levels.all[i].wrote = false // in this tenure
+			l.levels.all[i].wrote = false // no guarded write was sent in the new tenure
 		}
 		t.makeHeld()
 		l.admit(w, way, now)
@@ -339,7 +338,7 @@ func (l *Lock) beginHold(t *Tenure, w *Call, way Way, now Now) {
 	l.held, t.mode = t, w.Mode
 	t.makeHeld()
 	l.openLevel(w, way, now)
-	if entered { // Redis shows it
+	if entered { // Redis already shows the owner
 		l.noteShowing(t, now)
 	}
 	if l.line.first() != nil {

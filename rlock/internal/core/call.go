@@ -30,13 +30,13 @@ type Call struct {
 	Owner      OwnerID
 	Mode       Mode
 	More       int32  // the number of permits of a semaphore beside the first
-	Lease      Span   // the lease of the hold; 0 for one that is renewed until Unlock
+	Lease      Span   // the lease of the hold; 0 if the hold is renewed until Unlock
 	Waits      bool   // the call waits in line; else it has one attempt
 	Until      Time   // the end of the wait; Never if only End ends the wait
-	Part       bool   // the level is a part of a lock over several, which is reported in its place
+	Part       bool   // the level belongs to a part of a multi or red lock, which is reported in place of its parts
 	Guest      bool   // the caller is a guest of the owner
 	Repeats    bool   // the owner is not a goroutine, and may have several calls at once
-	Capped     bool   // Lease is the longest time of the hold, which is renewed until its end
+	Capped     bool   // Lease is the longest time of the hold: until its end the hold is renewed
 	Handle     any    // the handle of the level; nil for a level that its owner unlocks
 	Info       any    // the driver's data, for the level
 	Answerable bool   // a release may answer the call while its ticket waits
@@ -82,7 +82,7 @@ type waiting struct {
 	overdue  bool                    // the time of the call is up, and it waits for an answer in flight
 	admitted bool                    // the ticket has been in the queue: the bound no longer counts
 	fails    int                     // the number of consecutive commands without an answer
-	rest     Time                    // the time before which no command is sent for it
+	rest     Time                    // the time before which no command is sent for the call
 	position waitqueue.Waiter[*Call] // its place in the line
 }
 
@@ -92,7 +92,7 @@ type Todo uint8
 const (
 	Returns Todo = iota // return: the call has its Outcome
 	Sleeps              // sleep until a time, or until an effect wakes it
-	Queues              // sleep as well, or get a slot among the commands in flight: then ask Next with the slot
+	Queues              // sleep as well, or get a slot among the commands in flight; with the slot, ask Next again
 	Sends               // send the command, in its slot
 )
 
@@ -121,7 +121,7 @@ func (l *Lock) BeginRelease(t *Tenure, c *Call) {
 	t.Agent = c
 }
 
-// BeginWrite begins a guarded write of the level that Owner, Mode and Handle name.
+// BeginWrite begins a guarded write. Owner, Mode and Handle name its level.
 func (l *Lock) BeginWrite(c *Call) { l.beginCall(c, Writes, nil) }
 
 // BeginForce begins a call that releases the tenure Named by force.

@@ -98,7 +98,7 @@ type Mirrored struct {
 	Exact  bool // the lease may become shorter, and foreign clients that wait are notified
 	Writes int  // the number of levels that are not shared
 	Reads  bool // some levels are shared
-	Renews bool // the hold is renewed until an Unlock, and was not granted for a claim just before: for statistics
+	Renews bool // the Mirror renews a hold, and is not the first after a claim; for statistics
 }
 
 // A Bound makes a Join conditional: Redis undoes it in the same step if it would leave more than
@@ -116,12 +116,12 @@ const (
 	NotRun                // the command was not executed, and will not be
 	Unknown               // the command may have been executed, or may be yet
 	Fatal                 // the command was refused, and would be refused again
-	Behind                // as Unknown, but since its caller has left, and not since Redis has failed
-	Skipped               // as NotRun, but since another answer made the command needless, and not since Redis has failed
+	Behind                // as Unknown, because the caller has left; Redis has not failed
+	Skipped               // as NotRun, because another answer made the command needless; Redis has not failed
 )
 
-// isCallers reports whether the fault is the work of this client: its caller has left, or it sent
-// the command in vain. Else Redis has failed.
+// isCallers reports whether the reason lies in this client: the caller has left, or the command was
+// needless. The reason for any other fault lies in Redis.
 func (f Fault) isCallers() bool { return f == Behind || f == Skipped }
 
 // A Found is where a command has found its tenure.
@@ -129,9 +129,9 @@ type Found uint8
 
 const (
 	Nowhere Found = iota // neither in the queue nor in the lock
-	Waits                // it is in the queue behind another ticket
-	First                // it is the first ticket in the queue, or behind foreign clients the deputy of that: grant.lua
-	Holds                // it has the lock, with the lease that the command asks for, counted from its execution
+	Waits                // the ticket is in the queue behind another one
+	First                // the ticket is the first in the queue, or its deputy behind foreign clients: see grant.lua
+	Holds                // the tenure has the lock, with the lease that the command asks for, counted from its execution
 )
 
 // A Reply is the outcome of a command.
@@ -165,8 +165,8 @@ type Reply struct {
 	Others int    // the number of tickets and foreign clients that wait, if the command Asks
 
 	Window   Span // the rest of the window of foreign clients; 0 if there is none
-	HeldBack bool // foreign readers keep a writer of ours out, and readers of ours are held back for its sake
-	HeldFor  Span // the time for which they are held back; 0 if they may begin to read
+	HeldBack bool // readers of rlock wait for one of its writers, which foreign readers keep out
+	HeldFor  Span // the time until these readers may begin all the same; 0 if they may
 }
 
 // NoTTL is the TTL of a key that does not expire.
@@ -295,8 +295,8 @@ const (
 	Unconfirmed              // the release has no answer
 )
 
-// TakeEffects takes the effects since the last call, for the driver to carry out, which may bring
-// about more. The slice is valid until the next call. The deadline of each touched tenure is
+// TakeEffects returns the effects since the last call. The driver carries them out, which may cause
+// more effects. The slice is valid until the next call. The deadline of each touched tenure is
 // computed here, once.
 func (c *Client) TakeEffects(now Now) []Effect {
 	e := c.Effects
@@ -316,11 +316,11 @@ func (c *Client) TakeEffects(now Now) []Effect {
 }
 
 // fillDeadline fills in the deadline of the effect's tenure, and the call that sends its commands.
-// It reports whether the effect is needed: not for a call that is awake, or wakes sooner by itself.
+// It reports false if the effect is needless: its call is awake, or wakes sooner by itself.
 func (l *Lock) fillDeadline(e *Effect, now Now) bool {
 	t := e.Tenure
 	if t.lock != l || !t.touched {
-		return false // it was forgotten since, or another effect has its deadline
+		return false // the tenure was forgotten since, or another effect has its deadline
 	}
 	t.touched = false
 	if t.isOver(now) {

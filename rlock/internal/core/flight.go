@@ -20,7 +20,7 @@ type question uint8
 const (
 	asksNot question = iota
 	asks
-	opens // it asks, since it gives up the write lock, so that readers elsewhere may enter
+	opens // the Mirror asks because it gives up the write lock, so that readers of other clients may enter
 )
 
 // The flight of a tenure changes here, and only here.
@@ -38,7 +38,7 @@ func (t *Tenure) launch(op Op, now Now) Command {
 	switch op {
 	case Acquire, Resume, Look:
 		t.flight.lease = c.Lease
-		if w := t.Agent; w != nil && w.Lease > 0 && !w.Capped { // a look may go on without its call
+		if w := t.Agent; w != nil && w.Lease > 0 && !w.Capped { // w is nil if the caller of a Look has left
 			t.flight.lease = w.Lease
 		}
 	case Join:
@@ -51,7 +51,7 @@ func (t *Tenure) launch(op Op, now Now) Command {
 	case Leave:
 		t.flight.last = now.Time >= t.GoneBy()
 		cmd.Carries = t.Agent != nil && t.Agent.Carries
-	case Step, Unmark: // which have no lease
+	case Step, Unmark: // these have no lease
 	default:
 		panic("core: a tenure sends a command " + op.String())
 	}

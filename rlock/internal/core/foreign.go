@@ -1,15 +1,16 @@
 package core
 
-// Foreign clients are those of Redisson: they know the lock and a channel, and nothing of the
-// queue. While a foreign client holds the lock, or has its window, the clients of the first ticket
-// and its deputy listen to their channel, and look when the lock may be free.
+// Foreign clients are clients of Redisson: they know the lock and a channel, and nothing of the
+// queue. While a foreign client holds the lock, or has its window, two clients subscribe to that
+// channel, and look when the lock may be free: the client of the first ticket, and the client of
+// another ticket, its deputy.
 
-// A ForeignConfig has the times of the first ticket behind foreign clients.
+// A ForeignConfig has the times by which a client looks behind foreign clients.
 type ForeignConfig struct {
 	WindowLook         Span // the interval of Looks in a window that is longer than this
-	Look, SilentLook   Span // the first pause after a foreign client took the lock: one that publishes, and a silent one
-	Noise, SilentNoise Span // the difference between two ends of a lease that counts as none
-	LongLease          Span // the longest lease that is not taken for one without an end
+	Look, SilentLook   Span // the first pause after a foreign client took the lock: Look if foreign clients publish, SilentLook if this one does not
+	Noise, SilentNoise Span // the largest difference between two ends of a lease that are taken for the same end
+	LongLease          Span // the length above which a lease is taken for one without an end
 }
 
 // foreignState is what this client knows of foreign clients.
@@ -66,7 +67,7 @@ func (l *Lock) ignoreForeign() {
 func (l *Lock) foreignLook(t *Tenure, a Reply, now Now) Span {
 	c := l.client
 	d := Forever
-	if a.HeldBack && a.HeldFor > 0 { // after which readers may begin
+	if a.HeldBack && a.HeldFor > 0 { // readers may begin after HeldFor
 		d = a.HeldFor + c.Slack
 	}
 	if a.Found != First || a.Window <= 0 && !a.Foreign {
@@ -75,7 +76,7 @@ func (l *Lock) foreignLook(t *Tenure, a Reply, now Now) Span {
 	l.listenForeign()
 	if a.Window > 0 {
 		if d = min(d, a.Window+c.Slack); a.Window > c.Foreign.WindowLook {
-			d = min(d, c.jitter(c.Foreign.WindowLook)) // a window for clients that only poll: a Look ends it when one has the lock
+			d = min(d, c.jitter(c.Foreign.WindowLook)) // foreign clients that only poll may have this window, and notify nobody when it ends
 		}
 	}
 	if a.Foreign {

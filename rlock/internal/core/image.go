@@ -191,7 +191,7 @@ func (c clocks) time(t Time) byte {
 	return byte(int8(min(max(t-c.Time, -12), 100)))
 }
 
-// until is time for a deadline: all that have passed are the same.
+// until encodes a deadline. All deadlines that have passed are the same.
 func (c clocks) until(t Time) byte { return c.time(max(t, c.Time)) }
 
 func (c clocks) safe(t SafeTime) byte {
@@ -214,7 +214,7 @@ func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
 // AppendLock appends the key of the lock's state.
 func (n *Names) AppendLock(b []byte, l *Lock, now Now) []byte {
 	at := clocks{now}
-	b = append(b, bits(l.client.Closed(), l.foreign.heard, l.quick), byte(l.grants)<<4|byte(l.foreign.channel), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
+	b = append(b, bits(l.client.Closed(), l.foreign.heard, l.shortTurn), byte(l.grants)<<4|byte(l.foreign.channel), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
 	if l.grants == subscribing {
 		b = append(b, at.until(l.patient))
 	}
@@ -314,7 +314,7 @@ func Current(cmd *Command) (tenure, joins bool) {
 	return flies(cmd.Tenure, cmd.tenureSeq), flies(cmd.joins, cmd.joinsSeq)
 }
 
-// IsSummed reports whether the summary of the levels of a lock is that of the levels themselves.
+// IsSummed reports whether the summary of a lock's levels is what sum would compute now.
 func IsSummed(l *Lock) bool {
 	is, s := l.levels.summary, summary{asked: NeverSafe, ends: NeverSafe}
 	if len(l.levels.all) > 0 {
@@ -341,7 +341,7 @@ func IsSummed(l *Lock) bool {
 			}
 		}
 	}
-	s.ends = max(s.ends, is.ends) // a level may be over whose owner goes on
+	s.ends = max(s.ends, is.ends) // a level of an owner may have ended although its hold goes on
 	return is == s
 }
 

@@ -6,8 +6,8 @@ import "slices"
 type Level struct {
 	Owner  OwnerID
 	Mode   Mode
-	Part   bool     // the level is a part of a lock over several, which is reported in its place
-	Guest  bool     // a guest of the owner took it: it does not make the owner a holder
+	Part   bool     // the level belongs to a part of a multi or red lock, which is reported in place of its parts
+	Guest  bool     // a guest of the owner took the level: it does not make the owner a holder
 	First  bool     // the owner held nothing before: one level of each owner is the first
 	wrote  bool     // the level has sent a guarded write in the present tenure
 	Capped bool     // the level is renewed until Until, which is the longest hold and not the end of a lease
@@ -32,7 +32,7 @@ type summary struct {
 	writes  int32    // the number of levels that are not shared
 	asked   SafeTime // the end of the last lease; NeverSafe if a level is renewed, or there is none
 	longest SafeTime // the latest end of a fixed lease; 0 if there is none
-	ends    SafeTime // no later than the end of any level that may end before the others; NeverSafe if none may
+	ends    SafeTime // a time no later than the first end of a level that may end before the others; NeverSafe if none may
 }
 
 // sum returns the summary of the levels.
@@ -135,8 +135,8 @@ func (l *Lock) openLevel(w *Call, way Way, now Now) {
 }
 
 // closeLevel removes a level. If it was the first of its owner, another level of the owner becomes
-// the first, since a hold lasts until the last level is closed. Its Way and Since move to another
-// level that is reported, so that each Acquired event gets its Released or Lost.
+// the first, since a hold lasts until the last level is closed. If its opening was reported,
+// another level takes its Way and Since, so that each Acquired event gets its Released or Lost.
 func (l *Lock) closeLevel(i int) (was Level) {
 	was = l.levels.all[i]
 	l.held.wrote = l.held.wrote || was.wrote
@@ -189,7 +189,7 @@ func (l *Lock) removeExpired(now Now) (tooLong, ended []Level) {
 	l.levels.all = slices.DeleteFunc(all, func(v Level) bool { return slices.Contains(over, v.Owner) })
 	l.levels.summary = sum(l.levels.all)
 	if l.IsHeld() {
-		l.levels.ends = ends // without expired levels of owners that still have another
+		l.levels.ends = ends // the first end among the levels that are left; sum also counts expired levels of owners that hold another
 	}
 	return tooLong, ended
 }
@@ -205,8 +205,8 @@ func (l *Lock) setEnd(i int, lease Span, capped bool, now Now) {
 	l.levels.summary = sum(l.levels.all)
 }
 
-// endAskedBy returns the end of the owner's hold by its own choice: that of its last lease, or its
-// longest hold.
+// askedBy returns the time at which the owner's hold ends by its own choice: the end of its last
+// lease, or of its longest hold.
 func (l *Lock) askedBy(o OwnerID) (until SafeTime) {
 	for i := range l.levels.all {
 		if v := &l.levels.all[i]; v.Owner == o {
@@ -227,8 +227,8 @@ func (l *Lock) cappedAt(o OwnerID) SafeTime {
 	return at
 }
 
-// askedUntil returns the end of the lease that Redis is asked for: that of the last level, or of a
-// least hold; NeverSafe if it is renewed.
+// askedUntil returns the end of the lease that Redis is asked for: the end of the last level, or of
+// a least hold; NeverSafe if the lease is renewed.
 func (l *Lock) askedUntil(now Now) SafeTime {
 	return max(l.levels.asked, now.Safe.After(l.stays.Since(now.Time)))
 }
@@ -238,8 +238,8 @@ func (l *Lock) askedUntil(now Now) SafeTime {
 // REQUIRES: l.held != nil.
 func (l *Lock) TrustedUntil() SafeTime { return min(l.held.trust.until, l.levels.asked) }
 
-// FirstEnd returns when a holder loses the lock unless a renewal is confirmed before: all of them,
-// or a reader whose lease ends.
+// FirstEnd returns when the first holder loses the lock unless a renewal is confirmed before. The
+// end of the trust ends all holds, the end of a lease only one reader's.
 //
 // REQUIRES: l.held != nil.
 func (l *Lock) FirstEnd() SafeTime {
@@ -256,8 +256,8 @@ func (l *Lock) shape(now Now) shape {
 	return s
 }
 
-// isMirrored reports whether the last Mirror showed the present levels. A fixed lease that was
-// longer than a renewal's when it was sent needs no other Mirror when it becomes shorter than that.
+// isMirrored reports whether the last Mirror showed the present levels. A fixed lease that was sent
+// when it was longer than the lease of a renewal needs no second Mirror when less of it is left.
 func (l *Lock) isMirrored(t *Tenure, now Now) bool {
 	s := l.shape(now)
 	if s.until == NeverSafe && t.shown.until == l.levels.longest && t.shown.until.Since(t.trust.seen.Safe) > l.client.Lease {
@@ -266,8 +266,8 @@ func (l *Lock) isMirrored(t *Tenure, now Now) bool {
 	return !t.old && t.shown == s
 }
 
-// noteShowing notes that a command is sent that shows the levels in Redis, in the name of an owner
-// that has one.
+// noteShowing notes that a command is about to show the levels in Redis. If the owner named there
+// has no level any more, the command names another one.
 func (l *Lock) noteShowing(t *Tenure, now Now) {
 	if !l.Hosts(t.named, true) {
 		t.named = l.levels.all[0].Owner

@@ -13,12 +13,12 @@ type Lock struct {
 	held    *Tenure // the tenure that is Held, which is nil if and only if the lock has no levels
 	tenures tenures // the tenures that are not over, with held
 
-	grants  subscription // the state of the subscription to the client's grants
-	quick   bool         // the last turn was short, so that the next ticket is brief: see trust.go
-	reserve uint32       // the number of fencing tokens that the next tenure reserves; 0 for one
-	patient Time         // the time until which waiters wait for the subscription while hears is asking
-	stays   Time         // the end of the least hold; 0 for none: see StayUntil
-	foreign foreignState // what this client knows of foreign clients
+	grants    subscription // the state of the subscription to the client's grants
+	shortTurn bool         // the last turn was short, so that the next ticket is brief: see trust.go
+	reserve   uint32       // the number of fencing tokens that the next tenure reserves; 0 for one
+	patient   Time         // the time until which waiters wait for the confirmation of grants
+	stays     Time         // the end of the least hold; 0 for none: see StayUntil
+	foreign   foreignState // what this client knows of foreign clients
 }
 
 // NewLock returns a lock without holders and waiters.
@@ -255,7 +255,7 @@ func (c *Client) Closed() bool { return c.closed }
 // A Kind has the differences between the kinds of lock. A read-write lock is a plain lock whose
 // readers have the mode Shared. A semaphore has a Lock for each owner.
 type Kind struct {
-	Strict  bool  // waiters of all clients are served in their order: each has a ticket, and no hand-off passes one
+	Strict  bool  // waiters of all clients are served in their order: each has a ticket, and no hand-off overtakes it
 	Fenced  bool  // each hold has a fencing token
 	Permits int32 // the number of permits of a semaphore; 0 for other locks
 }

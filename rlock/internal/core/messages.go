@@ -10,7 +10,7 @@ func (l *Lock) Hear(m Message, now Now) {
 		l.hearGrant(t, m, now)
 	case AtFront:
 		if t != nil && t.queues() {
-			if l.Kind.Permits == 0 { // a semaphore has no foreign clients: there another client knows of fewer permits
+			if l.Kind.Permits == 0 { // else another client does not know of all free permits; a semaphore has no foreign clients
 				l.listenForeign()
 			}
 			t.checkSoon(uncertain, now)

@@ -1,11 +1,11 @@
 package core
 
-// A call is overdue if its time is up while a command that decides whose the lock is is in flight.
-// It waits for that answer, since no other owner is known to hold the lock, but no longer than for
-// a server that is taken for dead (Silence). A call with a single attempt that sends no command
-// itself is overdue from the beginning. One command decides for all overdue calls: readers join a
-// reader that is granted the lock, other calls are refused when a call is granted or denied the
-// lock, and all have the fault of a command that fails.
+// A call is overdue if its time is up while the answer to a command in flight decides who gets the
+// lock. The call waits for the answer, since no other owner is known to hold the lock, but no
+// longer than for a server that is taken for dead (Silence). A call with a single attempt that
+// sends no command itself is overdue from the beginning. One command decides for all overdue calls:
+// readers join a reader that is granted the lock, other calls are refused when a call is granted or
+// denied the lock, and all have the fault of a command that fails.
 
 // decision returns the outcome of a call without a ticket whose time is up: Denied or TimedOut if
 // another owner has the lock or is first in line, Unanswered if Redis has failed, and Waiting, with
@@ -18,7 +18,7 @@ func (l *Lock) decision(w *Call, now Now) (Outcome, Time) {
 	return l.decisionBehind(l.line.first(), w, now)
 }
 
-// decisionBehind is decision for a call that has sent nothing; first is the first waiter, which may
+// decisionBehind is decision for a call that has sent nothing. first is the first waiter, and may
 // be the call itself.
 func (l *Lock) decisionBehind(first, w *Call, now Now) (Outcome, Time) {
 	if l.held != nil {
@@ -58,8 +58,8 @@ func (w *Call) isRefused() bool {
 	}
 }
 
-// decisionDue returns the time until which overdue calls wait for the commands that decide whose
-// the lock is: a server that is silent for longer is not waited for. It reports whether there are
+// decisionDue returns the time until which overdue calls wait for the commands that decide who gets
+// the lock. A server that is silent for longer is not waited for. It reports false if there are no
 // such commands.
 func (l *Lock) decisionDue() (at Time, some bool) {
 	for t := l.tenures.first; t != nil; t = t.behind {
@@ -113,9 +113,9 @@ func (l *Lock) endDecided(now Now) {
 	})
 }
 
-// denyOverdue ends the overdue calls that the denial of the call by refuses as well: those that
-// ask for no less than it did. A reader is not refused with a writer, since readers may have the
-// lock, and a call that takes answers sends its own command.
+// denyOverdue ends the overdue calls that ask for at least as much as the call by, which was
+// denied. A reader is not refused with a writer, since readers may have the lock, and a call that
+// takes answers sends its own command.
 func (l *Lock) denyOverdue(by *Call, now Now) {
 	l.endOverdue(now, func(w *Call) Outcome {
 		if w.Mode == Shared && by.Mode == Alone || w.More < by.More || w.Answerable {

@@ -52,7 +52,7 @@ func (t *Tenure) noteAnswer(f flight, a Reply, now Now) {
 	case executed: // a Step, an Unmark, or an Acquire of a free lock with a queue
 		t.step, t.marked = t.step && f.op != Step, t.marked && f.op != Unmark
 	case nowhere:
-		t.lock.quick = t.lock.quick && f.op != Look // Redis has dropped the ticket, since this client was late or was not heard
+		t.lock.shortTurn = t.lock.shortTurn && f.op != Look // Redis has dropped the ticket, since this client was late or was not heard
 	case hasLeft, absent: // the place already records this
 	default:
 		panic(v)
@@ -74,12 +74,12 @@ func (t *Tenure) noteOwner(f flight, a Reply, now Now) {
 	switch f.op {
 	case Look:
 		t.marked = true
-		t.contention.noteOthers(1, now) // the lock was freed for others
+		t.contention.noteOthers(1, now) // Redis has granted the lock by the queue, where others may wait
 	case Join:
 		t.marked = true
 	case Resume:
 		t.contention.noteOthers(a.Others, now)
-	case Acquire, Mirror: // which ask for no others, or say so elsewhere
+	case Acquire, Mirror: // a Mirror's answer counts the others in answerTenure; an Acquire found no queue
 	default:
 		panic("core: a tenure has the lock by a command " + f.op.String())
 	}
@@ -87,9 +87,9 @@ func (t *Tenure) noteOwner(f flight, a Reply, now Now) {
 		// The grant comes too late to be believed. It may be true nevertheless.
 		t.look = now.Time
 		if t.entry == Resume {
-			t.setPlace(Unsure) // another Resume finds that it has the lock, for longer
+			t.setPlace(Unsure) // the next Resume finds that the tenure has the lock, with a lease of its own
 		} else {
-			t.setPlace(InQueue) // a Look does
+			t.setPlace(InQueue) // a Look finds that the tenure has the lock
 		}
 	}
 }
@@ -101,15 +101,15 @@ func (t *Tenure) noteInQueue(f flight, a Reply, now Now) {
 	was := t.news
 	t.news = noNews
 	switch {
-	case was == grant: // a ticket is granted once, so that was after the command found it in the queue
+	case was == grant: // a ticket is granted once: the message is newer than the answer
 		t.noteGrant(Message{}, now)
 	case was != noNews:
 		t.look = now.Time
 	}
 }
 
-// noteFailure notes that the command has no answer, or was not executed: behind says that its
-// caller has left it, or that it was skipped, else Redis has failed.
+// noteFailure notes that the command has no answer, or was not executed. If behind, the caller has
+// left it or it was skipped, and Redis has not failed.
 func (t *Tenure) noteFailure(f flight, v verdict, behind bool, now Now) {
 	c := t.lock.client
 	if v == unknown && (f.op.Enters() || f.op == Look || f.op == Mirror) { // it may run late with an effect
@@ -124,7 +124,7 @@ func (t *Tenure) noteFailure(f flight, v verdict, behind bool, now Now) {
 		t.doubtMirror()
 	}
 	if behind || t.want == Gone && f.op != Leave {
-		return // Redis has not failed, or the release that follows is another command, which need not pause
+		return // Redis has not failed, or the next command is the release, which need not pause
 	}
 	t.again = now.Time.After(c.pause(c.Retry, c.MaxRetry, int(t.fails)))
 	t.fails = min(t.fails+1, doublings)
@@ -140,7 +140,7 @@ func (t *Tenure) noteGrant(m Message, now Now) {
 	case t.want == Gone:
 		t.setPlace(Owner)
 		t.since = now.Time
-		t.again, t.fails = 0, 0 // its release decides again whose the lock is: see decides
+		t.again, t.fails = 0, 0 // the release decides again who gets the lock: see decides
 		if t.underWay() {       // the Leave may have run already
 			t.news = grant
 		}

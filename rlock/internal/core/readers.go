@@ -13,7 +13,7 @@ func (l *Lock) joinsReaders(w *Call, now Now) bool {
 		return false
 	}
 	if l.spendHandoff(now) {
-		if now.Time.Since(t.trust.seen.Time) >= l.client.HandoffTime { // no reader waits here whose ticket would show that others wait
+		if now.Time.Since(t.trust.seen.Time) >= l.client.HandoffTime { // the ticket of a reader that waits here would show that others wait, and no reader waits here
 			t.old = true // the next Mirror asks
 		}
 		return true
@@ -87,19 +87,19 @@ type contention struct {
 	handedOff  bool  // the lock was handed off since the last Mirror that asked for others
 }
 
-// noteOthers begins or ends a share by the number of others that wait.
+// noteOthers begins or ends the contention by the number of others that wait.
 func (t *contention) noteOthers(others int, now Now) {
 	switch {
 	case others == 0:
-		*t = contention{handedOff: t.handedOff} // the next Mirror clears handed
+		*t = contention{handedOff: t.handedOff} // the next Mirror clears handedOff
 	case !t.othersWait:
 		t.othersWait, t.since = true, now.Time
 	}
 }
 
-// spendHandoff reports whether the tenure may serve another waiter of this client, and counts that:
-// enough of the lease is left, there is a fencing token, no former hold has sent a guarded write,
-// and other clients have not waited for too long.
+// spendHandoff reports whether the lock may be handed off to another waiter of this client, and
+// counts the hand-off: enough of the lease is left, there is a fencing token, no former hold has
+// sent a guarded write, and other clients have not waited for too long.
 func (l *Lock) spendHandoff(now Now) bool {
 	t, c := l.held, l.client
 	switch {

@@ -118,8 +118,8 @@ func (o Op) Enters() bool { return o == Acquire || o == Resume || o == Join }
 // queues reports whether the tenure is a ticket that enters by the queue.
 func (t *Tenure) queues() bool { return t.want == Asked && t.entry == Join }
 
-// isOver reports whether nothing is left to do for the tenure: it is Gone and Redis does not have
-// it, or it is left to its lease and no command is due before that ends.
+// isOver reports whether nothing is left to do for the tenure: it is Gone and Out, or it is left to
+// its lease and no command is due before the lease ends.
 func (t *Tenure) isOver(now Now) bool {
 	switch t.want {
 	case Gone:
@@ -152,7 +152,7 @@ func (t *Tenure) lookDue() Time { return max(t.look, t.again) }
 func (t *Tenure) scheduleLook(a Reply, now Now) {
 	l, c := t.lock, t.lock.client
 	d := c.LookTime
-	if (a.Holder != ID{} || a.Foreign) && a.TTL != NoTTL && a.TTL < d { // the holder may be dead, as the clients of earlier tickets
+	if (a.Holder != ID{} || a.Foreign) && a.TTL != NoTTL && a.TTL < d { // the holder may be dead, like the clients of earlier tickets
 		d = min(d, a.TTL+c.Slack)
 	}
 	d = min(d, l.foreignLook(t, a, now))

@@ -43,7 +43,7 @@ type Tenure struct {
 	// The deadlines from which table.go computes when the next command is due.
 	again Time // the time before which no command is sent
 	late  Time // the time until which a command without an answer may run
-	since Time // the time at which the ticket was sent to the queue; then that at which it became Gone, or was granted the lock after that
+	since Time // the time at which the ticket was sent to the queue. Of a Gone tenure: the time at which it became Gone, or was granted the lock after that
 	look  Time // the time of the next look for a ticket in the queue
 	alarm Time // the deadline last given to the agent, which polls no later
 }
@@ -256,7 +256,7 @@ func (l *Lock) BeginResume(w *Call, now Now) Outcome {
 	}
 	t := l.newTicket(w, Resume)
 	t.contention.handoffs = int32(l.client.HandoffLimit) // no hand-offs while others wait
-	if w.Inherits > 0 {                                  // that token is the only one
+	if w.Inherits > 0 {                                  // the inherited token is the only one
 		t.tokens = tokens{reserved: 1, current: w.Inherits}
 	}
 	l.Settle(now)

@@ -68,23 +68,22 @@ func (t *Tenure) believeGrant(now Now) bool {
 	return t.isClaimLongEnough(now) && !t.tokens.missing()
 }
 
-// A client that stands still when it is granted the lock costs the others its claim. So a ticket is
-// brief, and asks for a shorter one, if the last turn of its client was so short that another such
-// turn needs no command more for it: neither a Look, since less than half of the claim is left at
-// the grant, nor a Mirror, since a third of it is over before the release. A client that is late
+// A client that is paused when it is granted the lock costs the others its claim. So a ticket is
+// brief, and asks for a shorter claim, if the last turn of its client was short: another turn as
+// long would need no further command. It would need a Look if less than half of the claim were left
+// at the grant, and a Mirror if a third of it were over before the release. A client that is late
 // takes the long claim again.
 
 // noteTurn notes the length of a turn, from the Join of the ticket to its release.
-func (l *Lock) noteTurn(turn Span) { l.quick = l.client.Brief > 0 && turn <= l.client.Brief/4 }
+func (l *Lock) noteTurn(turn Span) { l.shortTurn = l.client.Brief > 0 && turn <= l.client.Brief/4 }
 
-// IsQuick reports whether the last turn of the lock was a short one. MarkQuick says so of a lock
+// LastTurnWasShort reports whether the next ticket is brief. NoteShortTurn restores that for a lock
 // that was forgotten meanwhile.
-func (l *Lock) IsQuick() bool { return l.quick }
+func (l *Lock) LastTurnWasShort() bool { return l.shortTurn }
 
-// MarkQuick notes that the last turn of the lock was a short one.
-func (l *Lock) MarkQuick() { l.quick = l.client.Brief > 0 }
+func (l *Lock) NoteShortTurn() { l.shortTurn = l.client.Brief > 0 }
 
-// claimed returns the lease of the tenure's claim.
+// claimed returns the length of the tenure's claim.
 func (t *Tenure) claimed() Span {
 	if t.brief {
 		return t.lock.client.Brief

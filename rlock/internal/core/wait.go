@@ -15,11 +15,11 @@ const (
 	Full                      // more callers wait than the bound of the call allows
 	Cancelled                 // the caller has left
 	Closed                    // the client has closed
-	Upgrades                  // the owner holds less of the lock than it asks for, and has to unlock first: a reader that wants to write
+	Upgrades                  // the owner is a reader that wants to write, or asks for more permits than it has: it has to unlock first
 	Failed                    // Redis has refused a command, and would refuse it again
 	GotAnswer                 // a release has answered the call
 	NotPassed                 // the tenure that passed the lock on no longer has it
-	Unanswered                // there is no answer to the command that decides whose the lock is
+	Unanswered                // there is no answer to the command that decides who gets the lock
 	Done                      // a call that does not lock has ended: see its Result
 )
 
@@ -134,7 +134,7 @@ func (l *Lock) takeTicketOrEnd(w *Call, now Now) {
 	case mayAcquire && w.mayTry() && !queuesAtOnce:
 		l.newTicket(w, Acquire)
 		w.tried++
-	case !w.Waits: // the answer to another call's command, or to a release, decides
+	case !w.Waits: // the answer to the command of another call, or to a release, decides
 	case !hasTimeToQueue: // it waits for a hand-off, until its time is up
 	case mayAcquire || l.hasOwnTicket(w) || now.Time >= l.takesTicketFrom(w):
 		if l.subscribe(now); l.grants != subscribing || now.Time >= l.patient { // confirmed, or waited for long enough
@@ -149,8 +149,8 @@ func (l *Lock) worthTicket(w *Call, now Now) bool {
 	return w.Until == Never || w.Until.Since(now.Time) >= l.client.LeastWait
 }
 
-// Busy reports whether a command is in flight, or due, whose answer decides whose the lock is. No
-// waiter asks Redis before that.
+// Busy reports whether a command that decides who gets the lock is in flight or due. No waiter asks
+// Redis before its answer.
 func (l *Lock) Busy() bool {
 	for t := l.tenures.first; t != nil; t = t.behind {
 		if t.decides() {
@@ -160,8 +160,8 @@ func (l *Lock) Busy() bool {
 	return false
 }
 
-// decides reports whether a command of the tenure is in flight, or due, whose answer decides whose
-// the lock is.
+// decides reports whether a command of the tenure that decides who gets the lock is in flight or
+// due.
 func (t *Tenure) decides() bool {
 	return t.underWay() && t.flight.op.Enters() || t.want == Gone && t.place != Out && t.fails == 0
 }
@@ -184,8 +184,8 @@ func (l *Lock) noteDenied(w *Call, t *Tenure, a Reply, now Now) {
 }
 
 // allowRetry allows a call with a single attempt a second Acquire, if a command of this client
-// makes way for it: the Leave of its own tenure, which was refused a free lock with tickets, or the
-// release of the holder.
+// makes the lock free for it: the Leave of its own tenure, which was refused a free lock with
+// tickets, or the release of the holder.
 func (l *Lock) allowRetry(w *Call, a Reply) {
 	h := l.Find(a.Holder)
 	if w.Waits || !(a.Holder == ID{} && !a.Foreign) && (h == nil || h.want != Gone) {
@@ -201,7 +201,7 @@ func (l *Lock) allowRetry(w *Call, a Reply) {
 func (l *Lock) noteUnanswered(w *Call, t *Tenure, f Fault, now Now) {
 	c, first := l.client, l.line.first() == w
 	if !f.isCallers() {
-		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // by the failures of the call: each attempt has a new tenure
+		w.rest = max(t.again, now.Time.After(c.pause(c.Retry, c.MaxRetry, w.fails))) // the pause grows with the failures of the call: each attempt has a new tenure
 		w.fails++
 	}
 	if t.entry == Acquire {
@@ -334,7 +334,8 @@ func (l *Lock) hasOwnTicket(w *Call) bool { return l.Kind.Strict || w.Most != 0 
 // A call with a bound waits only if the callers of all clients that wait, the call included, are no
 // more than its bound. It has a ticket of its own, like each call for a strict lock. Redis counts
 // the tickets in the step in which the ticket joins. Other callers of a client share a ticket: the
-// client adds them to the count. A call is counted once, and keeps its place then.
+// client adds them to the count. Redis checks the bound of a call once: then the call keeps its
+// place.
 
 // isBounded reports whether the call has a bound, and no place in the queue yet.
 func (w *Call) isBounded() bool { return w.Most != 0 && !w.admitted }

@@ -25,7 +25,7 @@ func (l *Lock) newTicket(w *Call, entry Op) *Tenure {
 		t.polls = 1
 	}
 	t.answerable = w.Answerable && entry != Resume
-	t.brief = l.quick && entry == Join && w.Mode == Alone && t.polls == 0 && !t.answerable
+	t.brief = l.shortTurn && entry == Join && w.Mode == Alone && t.polls == 0 && !t.answerable
 	if l.Kind.Fenced {
 		t.tokens.reserved = max(l.reserve, 1)
 	}
@@ -40,8 +40,8 @@ func (t *Tenure) makeHeld() {
 	t.setWant(Held)
 }
 
-// makeParted parts with the tenure of the lock, which has no level any more: a last Mirror sets
-// the lease to within. The next hold has no part in a least hold.
+// makeParted parts with the tenure of the lock, which has no level any more: a last Mirror sets the
+// lease to within. The least hold does not pass to the next hold.
 func (l *Lock) makeParted(within Span) {
 	t := l.held
 	l.held, l.stays, t.within = nil, 0, within

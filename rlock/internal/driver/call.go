@@ -21,13 +21,13 @@ type Request struct {
 	Owner  contract.Owner
 	Shared bool               // the read lock
 	Whole  *contract.Whole    // the lock over several that the hold is a part of; nil for none
-	Within *contract.Life     // life of the hold whose guest the caller is; nil for a part, and if the caller is no guest
-	Again  *contract.Outlived // the error of the call's last try, if it begins again as another owner; or nil
-	Life   *contract.Life     // life of the hold with a handle, or of the whole that the hold is a part of
+	Within *contract.Life     // the life of the hold whose guest the caller is; nil for a part, and if the caller is no guest
+	Again  *contract.Outlived // the error of the last attempt, if the call is repeated in the name of another owner; or nil
+	Life   *contract.Life     // the life of the hold with a handle, or of the whole that the hold is a part of
 	Lost   func(error)        // called when a loss or Close has ended the hold, before another owner can have the lock; may be nil
 	Way    contract.Way       // the way in which the lock was acquired
 	Caller uint64             // the goroutine of the caller, if that is not the owner; 0 if it is not known
-	Unless *wire.Condition    // condition of Answer, or nil
+	Unless *wire.Condition    // the condition of Answer, or nil
 
 	// Quit, once closed, ends the wait in the same way as the end of the wait's time. It does not
 	// end a single attempt. It may be nil.
@@ -80,7 +80,7 @@ func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hol
 	var w core.Call // a call that is served at once needs no memory that lasts
 	req.fill(&w, h, site, now)
 	if !l.Nest(&w, now) {
-		l.shard.applyEffects() // losses so far are recorded
+		l.shard.applyEffects() // the losses before the grant are noted
 		if err := l.checkOwner(req, now); err != nil {
 			return nil, nil, now, l.giveUp(ctx, req, err)
 		}
@@ -285,7 +285,7 @@ func (l *lockState) exitWithError(w *waiter) {
 	case core.Closed, core.Upgrades, core.NotPassed, core.Full:
 		w.err = l.refusalError(o, w.Others, &w.req, holder)
 	case core.Unanswered:
-		if w.err == nil { // else w.err is the error of the other call's command that it waited for
+		if w.err == nil { // else w.err is the error of another call's command, whose answer it waited for
 			w.err = l.faultOfFirst()
 		}
 	case core.Denied, core.TimedOut:
@@ -331,8 +331,8 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	defer c.recycle(w)
 	if a := w.req.Answer; a != nil {
 		a.Text, a.Checked, a.Clock = w.answer, w.checked, w.clock
-		// If a message overtook the answer to its Join, it waited in Redis' queue although waits is
-		// not set.
+		// If a message overtook the answer to its Join, the call waited in Redis' queue although
+		// waits is not set.
 		a.Waited = w.waits || !w.checked && (w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue)
 		if w.clock > 0 {
 			a.Read = c.clock.timeOf(w.read)
@@ -348,7 +348,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 		cancelled = true
 	}
 	waited := time.Duration(c.clock.now().Time.Since(w.Began))
-	if err = w.err; cancelled { // by its context, or by its row: see finishJoint
+	if err = w.err; cancelled { // by its context, or by another call that is acquired together with it: see finishJoint
 		if err = cmp.Or(wire.TimeUp(ctx, w.err), context.Canceled); errors.Is(err, context.DeadlineExceeded) && w.holderWords != "" {
 			err = fmt.Errorf("%w: it is %s", err, w.holderWords)
 		}
@@ -380,7 +380,7 @@ func (c *Client) awaitReports(n *Name, o core.OwnerID, earlier *earlierLosses) {
 	}
 }
 
-// acceptLoss releases the lock that was granted to a call whose caller has left, and reports
+// returnGrant releases the lock that was granted to a call whose caller has left, and reports
 // whether the call still had it.
 func (c *Client) returnGrant(n *Name, w *waiter) bool {
 	l, now := c.enter(n, w.Owner)
@@ -419,8 +419,8 @@ func (l *lockState) refusalError(o core.Outcome, others int32, req *Request, hol
 	return reason
 }
 
-// faultOfFirst returns the reason why it is not known whose the lock is: the error of the first
-// call in the line.
+// faultOfFirst returns the reason why it is not known who has the lock: the error of the first call
+// in the line.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) faultOfFirst() error {
@@ -435,7 +435,7 @@ func (l *lockState) faultOfFirst() error {
 // mostNamed is the number of levels that are searched for one of the caller's own.
 const mostNamed = 16
 
-// describeClient describes the holder as this client knows it, "" if it does not. named is the
+// describeHolder describes the holder as this client knows it, "" if it does not. named is the
 // holder that Redis named last.
 //
 // REQUIRES: shard.mu.
@@ -472,9 +472,8 @@ func (c *Client) describeClient(holder wire.OwnerText) string {
 	return fmt.Sprintf("held by %s of another client", holder)
 }
 
-// shutTime is the time for which a shared rueidis client has to report that it is closed until that
-// is believed: in a Cluster or with Sentinel it reports so of the connections to a node that was
-// just replaced.
+// shutTime is the time after which a shared rueidis client is believed that reports to be closed.
+// In a Cluster or with Sentinel it also reports so while the connections to a node are replaced.
 const shutTime = 2 * time.Second
 
 // noteError notes the answer to a command for the call, and reports whether its error is permanent.

@@ -53,7 +53,7 @@ type Client struct {
 
 	waitBegins, holdBegins func() // see [Client.Watch]
 
-	hearing  sync.Once // begins the subscription to messages about tenures: see granted
+	hearing  sync.Once // begins the subscription to the client's own channel: see noteGranted
 	notices  *notices  // calls the Logger
 	refusals struct {
 		sync.Mutex
@@ -67,8 +67,8 @@ type Client struct {
 	redialAt  atomic.Int64 // the time from which the end of a connection may be logged again: see tellRedial
 	seed      maphash.Seed
 
-	// Closed is set, without a mutex, before Close visits the locks. A goroutine that reads false
-	// under the mutex of a shard is visited later.
+	// Closed is set, without a mutex, before Close visits the locks. If a goroutine reads false
+	// under the mutex of a shard, Close has yet to visit that shard.
 	Closed atomic.Bool
 	closer atomic.Uint64 // the goroutine in the first Close; 0 before, and closed after
 	gone   chan struct{} // closed at the end of the first Close
@@ -79,7 +79,7 @@ type Client struct {
 	drained chan struct{}
 }
 
-// An Inside is embedded in an rlock.Client, which so has the unexported method of a [Face].
+// An Inside is embedded in each rlock.Client, to give it the unexported method of a [Face].
 type Inside struct {
 	client *Client
 	prefix string
@@ -293,7 +293,7 @@ func (c *Client) drain() error {
 const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 
 // verifies returns the task that asks Redis whether it still shows the tenures of the client, and
-// lets messages and waits for replicas follow to the server of the commands. It runs when a
+// moves subscriptions and waits for replicas to the server of the commands. It runs when a
 // connection has ended, and when the first command over a new connection is answered: another
 // server may answer then, a replica that was promoted and never had the grant, or a server that was
 // restarted without its data. The next renewal would notice that up to a third of the lease later,
@@ -344,8 +344,8 @@ func (c *Client) Site() *contract.Site {
 	return contract.Here()
 }
 
-// Counts are the counters of a shard. The mutex of the shard is held wherever they change, so that
-// they need no atomics, and goroutines that use different locks do not share them.
+// Counts are the counters of a shard. They change under the mutex of the shard. So they need no
+// atomics, and goroutines that use different locks do not share them.
 type Counts struct {
 	Held     int64
 	Waiting  int64

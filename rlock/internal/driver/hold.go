@@ -26,7 +26,7 @@ type Handle interface {
 	Merge(ctx context.Context) context.Context
 	// FencingToken returns the token of the hold, or 0.
 	FencingToken() uint64
-	// Write executes the source of a script in Redis if the hold has the lock, in one step.
+	// GuardedWrite executes the source of a script in Redis if the hold has the lock, in one step.
 	GuardedWrite(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
 	// ReleaseWith releases the hold, and executes the source in the same step if the hold has the
 	// lock.
@@ -45,14 +45,14 @@ type hold struct {
 	contract.HoldContext
 	lock  NamedLock
 	owner contract.Owner
-	life  *contract.Life  // lifetime of the hold, or of the lock over several that it is a part of
+	life  *contract.Life  // the life of the hold, or of its whole
 	whole *contract.Whole // the lock over several that it is a part of; nil for none
 	ended func(error)     // called with the cause of a loss, for the whole; may be nil
 	by    uint64          // the goroutine that acquired the lock; 0 if it is not known
 	token uint64          // the fencing token, set once when the lock was granted; 0 for none
 
-	least     core.Span // length of the least hold; 0 for none
-	stayUntil core.Time // end of the least hold, set when the lock is granted; 0 for none
+	least     core.Span // the length of the least hold; 0 for none
+	stayUntil core.Time // the end of the least hold, set when the lock is granted; 0 for none
 	standing  bool      // the hold lasts for long by design, which is not logged
 
 	// The mutex of the lock's shard guards the fields below.
@@ -96,8 +96,8 @@ func (h *hold) FencingToken() uint64 { return h.token }
 // the hold. A nil hold is not a part.
 func (h *hold) isPart() bool { return h != nil && h.whole != nil }
 
-// isHeld reports whether the hold counts for its owner: not if it is a part of a whole that is not
-// held.
+// isHeld reports whether the owner holds the lock by the hold. A part counts only while its whole
+// is held.
 func (h *hold) isHeld() bool { return h.whole == nil || h.whole.IsHeld() }
 
 func (h *hold) ValidUntil() (until time.Time) {
@@ -122,7 +122,7 @@ func (h *hold) enterHold() (*lockState, core.Now) {
 	return l, now
 }
 
-// hasHandle reports whether the lock has a level of the handle.
+// hasHandle reports whether the lock has a level with the handle.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) hasHandle(h *hold) bool {
@@ -302,7 +302,7 @@ func (h *hold) GuardedWrite(ctx context.Context, source string, keys, args []str
 				n.Key, contract.ErrUnconfirmed, wire.ExplainTo(ctx, cmp.Or(err, ctx.Err())))
 		case fault == core.NotRun && err == nil: // there was no slot
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: %w: %w", n.Key, wire.ErrCrowded, ctx.Err())
-		case fault == core.NotRun: // no reply, which may be the script's
+		case fault == core.NotRun: // Redis has not executed the command: err is no reply of the script
 			return reply, fmt.Errorf("rlock: guarded write of lock %q: not executed: %w", n.Key, wire.Explain(err))
 		case fault != core.Answered || found:
 			return sent.Reply, n.writeError(err)
@@ -311,7 +311,8 @@ func (h *hold) GuardedWrite(ctx context.Context, source string, keys, args []str
 }
 
 // writeError returns the error of a guarded write that Redis has answered. If the user lacks a
-// right, or the server a command, it says for which lock; an error of the source is its caller's.
+// right, or the server a command, the error names the lock. Any other error comes from the source,
+// and is returned as it is.
 func (n *Name) writeError(err error) error {
 	if lack := wire.Lack(err); lack != nil {
 		return fmt.Errorf("rlock: guarded write of lock %q: %w", n.Key, lack)
@@ -332,7 +333,7 @@ type Pass struct {
 const (
 	passVersion = "rlock1_"
 	passFormat  = "%d %t %d %d %s %s"
-	// longestPass bounds the text that ParsePass reads. It is longer than that of the longest name.
+	// longestPass bounds the text that ParsePass reads. The pass of the longest name is shorter.
 	longestPass = 128 << 10
 )
 

@@ -2,5 +2,5 @@
 
 package driver
 
-// invariants says that no rule is asserted: what needs it is not compiled.
+// invariants is false: the code that asserts the rules is not compiled.
 const invariants = false

@@ -21,7 +21,7 @@ type asserted struct {
 	spared int      // exits until rules 1 and 6 are asserted again
 }
 
-// assertedOf returns what a shard has noted, which its mutex protects.
+// assertedOf returns what a shard has noted. The mutex of the shard guards it.
 func (w *rules) assertedOf(s *shard) *asserted {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,13 +41,13 @@ func (w *rules) gives(s *shard) {
 	w.leaves()
 }
 
-// checkedAtOnce is of how many tenures and calls of a shard rules 1 and 6 are asserted at each
-// exit. Of more they are asserted at each n-th, so that an exit does not cost more the more calls
-// wait: a rule that is broken stays broken.
+// checkedAtOnce is the largest number of tenures and calls of a shard for which each exit asserts
+// rules 1 and 6. In a larger shard only each n-th exit does, so that an exit does not cost more the
+// more calls wait: a rule that is broken stays broken.
 const checkedAtOnce = 64
 
 // checkShard panics if a rule is broken, and returns of how many tenures and calls it was asserted.
-// What it cannot see in a shard the witness asserts.
+// The witness asserts what no shard can see.
 func (w *rules) checkShard(s *shard) (seen int) {
 	w.checkMutex(s)
 	for l := range s.all {
@@ -170,21 +170,20 @@ func (w *rules) checks(s *shard) {
 // rules are the witness of a client, nil if CheckRules has said that it asserts nothing.
 type rules struct {
 	mu      sync.Mutex             // is taken last; guards the fields below
-	flights map[flight]*wire.Limit // without an answer: the limit in which the command has a slot, nil once it is carried
-	slotted map[*wire.Limit]int64  // how many of them have a slot
+	flights map[flight]*wire.Limit // the commands without an answer, and the limit in which each has a slot; nil once it is carried
+	slotted map[*wire.Limit]int64  // the number of these commands that have a slot, by limit
 	inside  map[uint64]mutexes     // the mutexes that a goroutine has
 	shards  map[*shard]*asserted   // what each shard has noted
 }
 
-// mutexes are those that a goroutine has, in the order in which it has taken them.
+// mutexes are the mutexes that a goroutine holds, in the order in which it took them.
 type mutexes struct {
 	names [2]string
 	n     int
 }
 
-// A flight is a command of a tenure, which has one of each sort without an answer at most. The
-// mirror that passes a lock on is of a sort of its own: it does not wait for the answer to a
-// renewal.
+// A flight is a command without an answer. A tenure has at most one of each sort. The Mirror that
+// passes a lock on is of a sort of its own: it does not wait for the answer to a renewal.
 type flight struct {
 	tenure core.ID
 	op     core.Op
@@ -240,7 +239,8 @@ func (w *rules) polled(cmd *core.Command, slot *wire.Limit) {
 	}
 }
 
-// flightsOf returns those of a command, first its own.
+// flightsOf returns the flights of a command: its own first, then the flight of the ticket that
+// joins by it.
 func flightsOf(cmd *core.Command) []flight {
 	if cmd.Joins.ID == (core.ID{}) {
 		return []flight{flightOf(cmd)}

@@ -17,7 +17,7 @@ type jointAcquire struct {
 	sent   []*exchange
 }
 
-// A jointCall is the call for one lock of a row.
+// A jointCall is the call for one of the locks.
 type jointCall struct {
 	hold   *hold
 	lock   *lockState // the lock that it waits for
@@ -26,10 +26,12 @@ type jointCall struct {
 }
 
 // HoldAll acquires locks of one client in their order, with a handle and a single attempt each, up
-// to the first that is not free at once, in one round trip. It returns the handles of the locks
-// before that one and, if another command does not acquire that one as well, its error. A lock
-// behind it was not asked for, or may have been acquired and released. A client whose grants wait
-// for replicas must not call it: a pipeline has no WAIT behind each command.
+// to the first that is not free at once. It takes one round trip. The call of that first one goes
+// on alone. HoldAll returns the handles of the locks before it and, if its call fails, the error.
+// The locks behind it were not asked for, or were acquired and are released in the background.
+//
+// A client whose grants wait for replicas must not call HoldAll: a pipeline has no WAIT behind each
+// command.
 func HoldAll(ctx, parent context.Context, locks []*NamedLock, requests []Request) (holds []Handle, err error) {
 	r := &jointAcquire{client: locks[0].driver}
 	for i, l := range locks {

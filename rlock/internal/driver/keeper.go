@@ -17,9 +17,9 @@ type work struct {
 	life              // is reset when the work is reused
 }
 
-// A life is the driver's state of one tenure. The shard's mutex protects it.
+// A life is the driver's state of one tenure. The shard's mutex guards it.
 type life struct {
-	lock   *lockState     // the lock; as name it does not change while the keeper may read it
+	lock   *lockState     // the lock; like name, not changed while the keeper may read it
 	name   *Name          // the lock's name, since the memory of the lock may be another lock's by now
 	tenure *core.Tenure   // the tenure; nil once it is over
 	text   wire.OwnerText // the owner in the last command
@@ -103,9 +103,8 @@ func (s *shard) scheduleWork(k *work, at core.Time) {
 	}
 }
 
-// setAlarm has the keeper ask at that time, or sooner. The keeper's own note of the time, in
-// [lease.Entry], is behind another mutex, which the alarm saves if the keeper asks soon enough
-// anyway.
+// setAlarm has the keeper ask at that time, or sooner. The keeper's own deadline, in [lease.Entry],
+// is behind another mutex, which setAlarm does not take if the keeper asks soon enough anyway.
 //
 // REQUIRES: shard.mu.
 func (s *shard) setAlarm(k *work, at core.Time) {
@@ -144,7 +143,7 @@ func (k *work) Due(time.Time) (send bool) {
 	if t := k.tenure; t != nil && t.Agent == nil {
 		switch at := t.Alarm(); {
 		case len(s.unreported[l]) > 0:
-			k.state = nudged // the report of the loss nudges the keeper: see polls
+			k.state = nudged // the report of the loss nudges the keeper: see pollTenure
 		case at > now.Time:
 			s.scheduleWork(k, at)
 		case t == l.Held():
@@ -201,7 +200,7 @@ func (c *Client) sendBatch(ctx context.Context, _ uint32, batch []lease.Renewabl
 		l.shard.exit(l)
 	}
 	if c.Observer.On() && c.Observer.Renewed != nil && info.Locks > 0 {
-		renewed := info // the Steps have no part in it
+		renewed := info // without the Steps
 		c.Observer.Notices.Enqueue(func() { c.Observer.Renewed(renewed) })
 	}
 	if len(steps) > 0 {
@@ -214,8 +213,7 @@ func (c *Client) sendBatch(ctx context.Context, _ uint32, batch []lease.Renewabl
 	return reached
 }
 
-// pollTenure returns the command that the keeper is to send for a tenure now, or nil. The mutex is
-// held.
+// pollTenure returns the command that the keeper is to send for a tenure now, or nil.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) pollTenure(k *work, info *contract.RenewedInfo, now core.Now) (x *exchange) {
@@ -223,8 +221,9 @@ func (l *lockState) pollTenure(k *work, info *contract.RenewedInfo, now core.Now
 		return nil
 	}
 	if len(l.shard.unreported[l]) > 0 {
-		// The holder learns of its loss before Redis can grant the lock to another, and the tenure
-		// may be about to leave. The report nudges the keeper.
+		// Nothing is sent for a lock with an unreported loss: the command may release the tenure,
+		// and the holder learns of its loss before Redis can grant the lock to another client. The
+		// report nudges the keeper.
 		k.state = nudged
 		return nil
 	}

@@ -184,9 +184,9 @@ type KindID uint8
 
 // A kind has what is special to one sort of lock.
 type kind struct {
-	public  contract.Kind // the kind as users see it, to whom the read lock is a kind of its own
+	public  contract.Kind // the kind that users see; they see a read lock as a kind of its own
 	wire    *wire.Kind    // its scripts and names
-	core    core.Kind     // the kind of package core, but for the number of permits, which comes with the name
+	core    core.Kind     // the kind for package core, without the number of permits, which comes with the name
 	asks    questions
 	readers bool // the kind has a read lock beside the write lock
 	permits bool // each owner has a lock of its own: see pool
@@ -211,9 +211,9 @@ func (n *Name) KindOf(shared bool) contract.Kind {
 
 // The two locks of a read-write lock are one lock of package core, in two modes.
 
-// knownHere reports whether an owner of this client has the lock in the mode of l, and whether only
-// this client knows: it holds the lock, and Redis has not confirmed yet that it shows in which
-// modes, since a nested lock and a downgrade wait for no command.
+// knownHere reports whether an owner of this client has the lock in the mode of l. If known, Redis
+// need not be asked: this client holds the lock, and Redis may not show its modes yet, since a
+// nested lock and a downgrade wait for no command.
 func (l *NamedLock) knownHere() (locked, known bool) {
 	if !kinds[l.Name.KindID].readers || l.Name.Err != nil {
 		return false, false

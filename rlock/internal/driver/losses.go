@@ -79,12 +79,12 @@ func (s *shard) noteLost(l *lockState, t *core.Tenure, levels []core.Level, caus
 			lost := contract.LostLevel{Shared: v.Mode == core.Shared}
 			if v.Until != core.NeverSafe && !v.Capped {
 				lost.Until = c.clock.timeOfSafe(v.Until)
-			} else if v.reason == contract.LostLeaseEnded { // the watchdog kept it
+			} else if v.reason == contract.LostLeaseEnded { // another owner's lease has ended; the watchdog renewed this level
 				v.reason = contract.LostUnrenewed
 			}
 			if v.reason != contract.LostLeaseEnded {
 				e.severity = slog.LevelWarn
-			} else { // as asked for, but each lease that is trusted ends a little early
+			} else { // the holder asked for this end, but each lease that is trusted ends a little early
 				lost.Until = c.clock.timeOf(s.at.Time)
 			}
 			if v.First {

@@ -17,7 +17,7 @@ import (
 )
 
 // maxEvents is the largest number of events that wait for the hooks of the Observer. It is larger
-// than that for the Logger, since all locks of a client may be lost at once.
+// than maxMessages, since all locks of a client may be lost at once.
 const maxEvents = 4000
 
 // observing has the Observer of a client. A hook that has a caller runs in the caller's goroutine,
@@ -133,7 +133,7 @@ func newNotices(most int, missed func(n int)) *notices {
 // Enqueue queues the notice. It does not wait, and may be called with a mutex held.
 func (n *notices) Enqueue(notice func()) { n.enqueueUpTo(n.most, notice) }
 
-// enqueueUpTo is Enqueue for a notice that finds no room while so many wait.
+// enqueueUpTo is Enqueue with a limit of its own: while most notices wait, the notice is dropped.
 func (n *notices) enqueueUpTo(most int, notice func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -2,16 +2,16 @@ package driver
 
 import "time"
 
-// The log says that Redis does not answer, within some two seconds, and that it answers again; and
-// if it was restarted meanwhile without its data, that all locks are forgotten. In a Cluster, where
-// one node of many may be away, it does not: the lines of the subscriptions, and of calls that are
-// not served, say which.
+// The log says, within some two seconds, that Redis does not answer. Later it says that Redis
+// answers again and, if Redis was restarted meanwhile without its data, that all locks are
+// forgotten. In a Cluster one node of many may be away: there the lines about subscriptions, and
+// about calls that are not served, name the node.
 
 // awayTime is the time for which all commands fail before the log says so: a connection that is
 // opened again at once is no outage.
 const awayTime = 500 * time.Millisecond
 
-// tellAway notes that a command failed, and that none was answered for that time.
+// tellAway notes that commands fail, and that none was answered for the time lasted.
 func (c *Client) tellAway(err error, lasted time.Duration) {
 	if lasted < awayTime || c.Closed.Load() || c.away.Swap(true) {
 		return
@@ -20,7 +20,7 @@ func (c *Client) tellAway(err error, lasted time.Duration) {
 		"for", lasted.Round(time.Millisecond), "error", err)
 }
 
-// tellBack notes that Redis answers after that time.
+// tellBack notes that Redis answers after the time lasted.
 func (c *Client) tellBack(lasted time.Duration) {
 	told := c.away.Swap(false)
 	c.Redis.Start(func() {

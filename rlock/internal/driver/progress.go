@@ -17,7 +17,7 @@ import (
 // the ticket of other calls, which must not wait for that function.
 
 // An audience is what a client knows of the waiters of a lock, while one of them is told its place.
-// The mutex of the shard protects it.
+// The mutex of the shard guards it.
 type audience struct {
 	watchers int             // the number of calls that are told
 	tickets  int             // the number of tickets in Redis' queue, by its last answer
@@ -104,9 +104,10 @@ func (l *lockState) wakeWatchers(a *audience) {
 // tellTime is the longest interval at which a caller is told its place, once that is known.
 const tellTime = core.Span(2e9)
 
-// startTellingPlace begins to tell the caller its place, and reports whether it does: if the place
-// or the number of waiters has changed, or if it is time to, within the span ahead. A place that is
-// not known, as that of a ticket which has just joined with a release, is told as it was.
+// startTellingPlace tells the caller its place if the place or the number of waiters has changed,
+// or if tellTime is over within the span ahead. It reports whether it does. If the place is not
+// known, for example the place of a ticket that has just joined with a release, the caller is told
+// the last one.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) startTellingPlace(w *waiter, ahead core.Span) bool {
@@ -158,7 +159,7 @@ func (l *lockState) placeOf(w *waiter) (place, waiting int, known bool) {
 	return place, max(a.tickets+unticketed, at), known && place > 0
 }
 
-// placeOfOwn is place for a call with a ticket of its own, whose place Redis knows: the line here
+// placeOfOwn is placeOf for a call with a ticket of its own, whose place Redis knows: the line here
 // may have another order. Callers before it that share a ticket are added; for a strict lock there
 // are none, since each takes a ticket of its own.
 //

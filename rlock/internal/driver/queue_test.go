@@ -811,20 +811,20 @@ func TestAStoppedClientCostsTheOthersOneClaim(t *testing.T) {
 	}
 }
 
-// A shard keeps no more than so many quick locks in mind.
-func TestQuickLocksAreForgottenWhenTheyAreTooMany(t *testing.T) {
+// A shard keeps no more than so many locks with short turns in mind.
+func TestLocksWithShortTurnsAreForgottenWhenTheyAreTooMany(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		c := f.join(nil)
 		h := holds(t, c.lock())
 		s := c.shardOf(c.lock().Name)
-		s.quick = make(map[lockKey]struct{})
-		for i := range maxQuick {
-			s.quick[lockKey{key: fmt.Sprint(i)}] = struct{}{}
+		s.shortTurns = make(map[lockKey]struct{})
+		for i := range maxShortTurns {
+			s.shortTurns[lockKey{key: fmt.Sprint(i)}] = struct{}{}
 		}
 		l := s.lockOf(PlainKind, key, 0)
-		l.MarkQuick()
+		l.NoteShortTurn()
 		l.notePace()
-		assert.Equal(t, map[lockKey]struct{}{{PlainKind, key}: {}}, s.quick)
+		assert.Equal(t, map[lockKey]struct{}{{PlainKind, key}: {}}, s.shortTurns)
 		require.NoError(t, h.Release(t.Context()))
 	})
 }

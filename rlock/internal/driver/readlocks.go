@@ -38,7 +38,7 @@ type lockReading struct {
 type lockReader struct {
 	client *Client
 	look   contract.Look
-	locate core.Time // the time before which calls began that are to find out where they were made
+	locate core.Time // calls that began before this time are to find out their sites
 	locks  []lockReading
 	levels []core.Level
 	calls  []contract.Wait

@@ -82,7 +82,7 @@ func (l *lockState) sendCommand(ctx context.Context, w *waiter, op core.Op, slot
 		x.context = w.context
 	}
 	if w.watches {
-		l.startTellingPlace(w, core.Span(contract.Silence)) // since it is told nothing while the command is in flight
+		l.startTellingPlace(w, core.Span(contract.Silence)) // the caller is told nothing while the command is in flight
 	}
 	u := x.context // nil for a call whose caller stays
 	l.shard.exit(l)
@@ -291,8 +291,8 @@ func (l *lockState) freeSlot(x *exchange, alive bool) {
 }
 
 // noteAnswerForWaiters notes the answer for each call that waits for the lock by a tenure of the
-// command. It returns the call if waiting does not cure the error, else nil: not that of the ticket
-// that joins with a Leave, since a server that refuses the Leave now may not refuse a Join.
+// command. It returns a call whose error waiting does not cure, or nil. It never returns the call
+// of the ticket that joins with a Leave: a server that refuses the Leave now may not refuse a Join.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) noteAnswerForWaiters(x *exchange, alive bool, now core.Now) (hopeless *waiter) {

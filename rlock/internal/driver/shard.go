@@ -22,7 +22,7 @@ type shard struct {
 	pools map[string]*pool                 // the pools of semaphores by key, in place of locks
 	spare *lockState                       // a lock whose memory is reused, since one that is taken all day would touch new memory each time
 
-	quick       map[lockKey]struct{} // locks without a subscription whose last turn was short
+	shortTurns  map[lockKey]struct{} // locks without a subscription whose last turn was short
 	counts      Counts
 	mirrorWaits map[*lockState]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitLease
 	audiences   map[*lockState]*audience     // the audiences of locks whose waiters are told their places
@@ -361,7 +361,7 @@ func (s *shard) wakeDecided(l *lockState, w *waiter) {
 	}
 }
 
-// noteGranted notes that a call has acquired the lock, and returns the losses before that.
+// noteGranted notes that a call has acquired the lock, and returns the losses before the grant.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) noteGranted(w *core.Call, req *Request, h *hold) earlierLosses {
@@ -382,7 +382,7 @@ func (l *lockState) noteGranted(w *core.Call, req *Request, h *hold) earlierLoss
 		if c := s.client; !c.Config.NoClientChannel { // the first tenure subscribes to the client's channel, until the hub closes
 			c.hearing.Do(func() { c.Hub.ListenPlain(wire.ClientChannel(c.ID.Prefix), c.hearClientMessage) })
 		}
-	case core.ByNesting, core.ByHandoff, core.ByJoining: // in a tenure that is known
+	case core.ByNesting, core.ByHandoff, core.ByJoining: // the client has had a tenure before
 	default:
 		panic("driver: a lock is acquired " + w.Way.String())
 	}
@@ -450,8 +450,8 @@ func (c *clock) noteStep(skew int64) {
 // timeOf converts a time of the monotonic clock.
 func (c *clock) timeOf(t core.Time) time.Time { return c.start.Add(time.Duration(t)) }
 
-// timeOfSafe converts a time of the other clock, to the time at which that clock shows it if both
-// run alike from now on.
+// timeOfSafe converts a time of the clock that never runs behind: to the time at which this clock
+// shows it if both clocks run alike from now on.
 func (c *clock) timeOfSafe(t core.SafeTime) time.Time {
 	return c.start.Add(time.Duration(int64(t) - c.ahead.Load()))
 }

@@ -61,33 +61,34 @@ type lockKey struct {
 	key  string
 }
 
-// maxQuick is the number of locks that a shard keeps in mind as quick.
-const maxQuick = 16
+// maxShortTurns is the number of locks whose short turns a shard remembers.
+const maxShortTurns = 16
 
-// notePace and recallPace keep in mind, beyond the end of a lock that others wait for now and then,
-// that its turns are short: core.Lock.IsQuick. A shard forgets all of them when they are too many.
+// notePace remembers whether the last turn of a lock was short, and recallPace gives that back: a
+// lock for which others wait only now and then is forgotten in between. A shard forgets all of them
+// when they are too many.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) notePace() {
 	s, k := l.shard, lockKey{l.name.KindID, l.name.Key}
 	switch {
-	case !l.IsQuick():
-		delete(s.quick, k)
+	case !l.LastTurnWasShort():
+		delete(s.shortTurns, k)
 		return
-	case s.quick == nil:
-		s.quick = make(map[lockKey]struct{})
-	case len(s.quick) >= maxQuick:
-		clear(s.quick)
+	case s.shortTurns == nil:
+		s.shortTurns = make(map[lockKey]struct{})
+	case len(s.shortTurns) >= maxShortTurns:
+		clear(s.shortTurns)
 	}
-	s.quick[k] = struct{}{}
+	s.shortTurns[k] = struct{}{}
 }
 
-// recallPace marks the lock as quick if its turns were short when it was last forgotten.
+// recallPace notes that the last turn was short, if it was when the lock was last forgotten.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) recallPace() {
-	if _, quick := l.shard.quick[lockKey{l.name.KindID, l.name.Key}]; quick {
-		l.MarkQuick()
+	if _, short := l.shard.shortTurns[lockKey{l.name.KindID, l.name.Key}]; short {
+		l.NoteShortTurn()
 	}
 }
 

@@ -34,8 +34,8 @@ func (c *Client) TellTrouble(lock string, since time.Time, err error) {
 	}
 }
 
-// tellRedial logs that a connection was ended since its server may be the wrong one by now, by its
-// reply, unless that was logged a short time ago.
+// tellRedial logs that a connection was ended because of a reply: its server may be the wrong one
+// by now. It logs this once in a while.
 func (c *Client) tellRedial(reply error) {
 	at := int64(time.Since(c.clock.start))
 	if next := c.redialAt.Load(); at >= next && c.redialAt.CompareAndSwap(next, at+int64(troubleEvery)) {

@@ -9,8 +9,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A waiter is a call that waits, from its beginning until it returns. The mutex of the shard
-// protects it.
+// A waiter is a call that waits, from its beginning until it returns. The mutex of the shard guards
+// it.
 type waiter struct {
 	core.Call
 	ready   chan wakeUp // wakes the goroutine; has room for one message of each sort
@@ -50,14 +50,14 @@ type watching struct {
 	place, waiting int           // the place and the number of waiters last told; 0 for none
 	toldAt         core.Time     // the time at which the caller was told
 	telling        chan struct{} // is closed when the caller's function ends; nil while it does not run
-	ends           func()        // ends the caller's goroutine as the function ended its own; nil if that returned
+	ends           func()        // ends the caller's goroutine in the way in which the function ended its own; nil if the function returned
 }
 
 // answering is the part of a call that takes an answer: see Request.Answer.
 type answering struct {
 	answer  string    // the answer of a release, if the outcome is GotAnswer
 	clock   int64     // Redis' clock in µs, by the first answer that has it; 0 for none
-	read    core.Time // the time at which the command of that answer was sent
+	read    core.Time // the time at which the command with that answer was sent
 	checked bool      // the command that ended the call checked its condition
 }
 
@@ -115,11 +115,11 @@ func (w *waiter) wake() {
 	}
 }
 
-// wakeWithLock wakes a call that was granted the lock. The call does not return before that, since
-// its memory is reused: a later call would take the message for its own.
+// wakeWithLock wakes a call that was granted the lock. The call takes the message before it
+// returns: its memory is reused, and a later call would take the message for its own.
 func (w *waiter) wakeWithLock() { w.ready <- haveLock }
 
-// awaitLockMessage waits for the message of served. It is called without a mutex, after the
+// awaitLockMessage waits for the message of wakeWithLock. It is called without a mutex, after the
 // goroutine woke for another reason.
 func (w *waiter) awaitLockMessage() {
 	for <-w.ready != haveLock {
@@ -172,7 +172,7 @@ func (c *Client) recycle(w *waiter) {
 
 // sleep gives the mutex back, sleeps, and takes the mutex again. It sleeps until the time at, until
 // the call may have something to do or, unless limit is nil, until it has a slot, which it returns.
-// If sleep reports that the call was served, it has not taken the mutex.
+// If got, the call has the lock, and sleep has not taken the mutex.
 //
 // REQUIRES: shard.mu. If the call was granted the lock, sleep returns without it.
 func (l *lockState) sleep(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, slot *wire.Limit, got bool) {

@@ -192,7 +192,7 @@ func newWorld(s *Setup) *world {
 		c.core = &c.image.Client
 		for j := range s.locks() {
 			c.image.Locks[j].Reset(c.core, s.Kind)
-			c.image.Locks[j].MarkQuick()
+			c.image.Locks[j].NoteShortTurn()
 			c.locks = append(c.locks, &c.image.Locks[j])
 		}
 		c.users = make([]user, s.Users)
