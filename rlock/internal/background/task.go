@@ -1,4 +1,4 @@
-// Package background does work in the background that many may ask for.
+// Package background does work in the background that many may ask for at once.
 package background
 
 import (
@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A Task is work in the background that many may ask for, again and again: it is done at once, and
-// then no sooner than a pause later, for all requests by then. So the work has a bound, however
-// often others cause it. It ends with its client.
+// A Task is work in the background that many may ask for, again and again. It is done at once for
+// the first request, and after a pause for all that have come by then: so the work has a bound,
+// however often others cause it. The task ends with its client.
 type Task struct {
-	// Start calls work in a goroutine, and reports whether it did: not once the client is closed.
+	// Start calls work in a goroutine and returns true, or returns false once the client is closed.
 	// Done is closed then.
 	Start func(work func()) bool
 	Done  <-chan struct{}

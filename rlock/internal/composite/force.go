@@ -9,8 +9,8 @@ import (
 )
 
 // A red lock is released by force from the owner that holds it, and not from attempts. An attempt
-// that waits may have a part, and looks like a holder there. If that part were freed, the attempt
-// would not know for two round trips, and count it meanwhile:
+// that waits may have a part, and looks like a holder there. If the part were freed, the attempt
+// would not know for two round trips, and would count it meanwhile:
 //
 //	by force          server 1     server 2     server 3
 //	                  A            A            B, which waits
@@ -22,15 +22,15 @@ import (
 //
 // So the parts are read first. An owner holds the lock if enough parts show its number: all parts
 // of one hold do. Owners of two processes may have the same number if they are goroutines: then a
-// part of the second is freed as well.
+// part of the second owner is freed as well.
 
 // readAgain is the pause before the holders are read again: a hand-off inside a process is shown by
 // one server after the other.
 const readAgain = 10 * time.Millisecond
 
 // forceMajority releases by force the parts of the owner that holds a red lock. If the parts show
-// several owners, none of which holds the lock, they are read up to four times, and then left:
-// these are attempts.
+// several owners, and none of them holds the lock, these are attempts: the parts are read up to
+// four times, and then left.
 func (l *Lock) forceMajority(ctx context.Context, parts []Keyed) (freed bool, err error) {
 	for try := 0; ; try++ {
 		var shown [][]Holder
@@ -58,9 +58,9 @@ func (l *Lock) forceMajority(ctx context.Context, parts []Keyed) (freed bool, er
 	}
 }
 
-// holding returns the texts of the owners that may hold the lock, by what some servers show: those
-// with enough parts if they have the parts of all the others, which have not answered. It reports
-// whether the servers may be about to show a holder.
+// holding returns the texts of the owners that may hold the lock, by what some servers show: the
+// owners with enough parts, if parts on the silent servers count for each. It also reports whether
+// the servers may be about to show a holder.
 func (l *Lock) holding(shown [][]Holder, silent int) (texts []wire.OwnerText, changes bool) {
 	byOwner, held := make(map[uint64][]wire.OwnerText), 0
 	for _, holders := range shown {

@@ -22,8 +22,8 @@ import (
 // the part most of the time, each for a short time.
 
 const (
-	// lookEvery is the time between two looks at a server while a hold lacks its part there, unless
-	// a part may be acquired sooner.
+	// lookEvery is the time between two looks at a server while a hold lacks its part there. A look
+	// comes sooner if the part may be acquired sooner.
 	lookEvery = 3 * time.Second
 	// healWait is the longest wait for a part before the server is looked at again. It is longer
 	// than lookAround, for which a waiter for the red lock may keep the part.
@@ -35,21 +35,21 @@ type healer struct {
 	home  *Home
 	looks background.Task // looks at the server, while a valid hold lacks a part
 
-	// Only the goroutine of looks uses following.
+	// Only the goroutine of looks uses these fields.
 
 	server string    // the run id at the last look; "" if there was no answer
 	since  time.Time // the first of the looks in a row that have seen that run id
 
 	mu   sync.Mutex         // guards the fields below; taken after the mutex of a hold
-	lack map[*Hold]*lacking // the holds that lack a part
+	lack map[*Hold]*lacking // the holds that lack a part on this server
 }
 
-// A lacking is a hold that lacks a part.
+// A lacking is a hold that lacks its part on this server.
 type lacking struct {
 	hold *Hold
 	part Locker
 	quit chan struct{} // closed when the hold has the part, or is over
-	asks bool          // a call waits for the part; the healer's mutex protects it
+	asks bool          // a call waits for the part; healer.mu guards it
 }
 
 func newHealer(h *Home) *healer {
@@ -113,13 +113,13 @@ func (l *healer) look() (pause time.Duration, again bool) {
 		l.home.do(func() { l.heal(k, server) })
 	}
 	if lack == 0 {
-		l.server = "" // the next look is not known to be soon
+		l.server = "" // the next look may be late: its run id begins a new row
 	}
 	return min(next, lookEvery), lack > 0
 }
 
-// due returns the lacking parts that may be acquired and that no call waits for, the time until the
-// next of the others may be acquired, and the number of all.
+// due returns the lacking parts that may be acquired now and for which no call waits. next is the
+// time until another part may be acquired, and lack the number of all lacking parts.
 func (l *healer) due() (due []*lacking, next time.Duration, lack int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,8 +138,8 @@ func (l *healer) due() (due []*lacking, next time.Duration, lack int) {
 	return due, next, len(l.lack)
 }
 
-// heal waits for the part, and adds it to the hold if it was granted by the server with that run
-// id. A fixed lease would end before a part may be acquired again.
+// heal waits for the part, and adds it to the hold if the server with that run id granted it. A
+// fixed lease would end before a part may be acquired again.
 func (l *healer) heal(k *lacking, server string) {
 	if k.hold.isKept() {
 		got, err := k.hold.take(context.Background(), k.part, Options{Wait: healWait, Quit: k.quit})
@@ -156,7 +156,7 @@ func (l *healer) heal(k *lacking, server string) {
 	l.mu.Unlock()
 }
 
-// isKept reports whether the hold is valid and the watchdog keeps it.
+// isKept reports whether the hold is valid and the watchdog renews it.
 func (h *Hold) isKept() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +164,7 @@ func (h *Hold) isKept() bool {
 }
 
 // regain adds a part that the hold lacked. It reports false if the hold is over, has the part, or
-// is not kept any more.
+// is no longer renewed by the watchdog.
 func (h *Hold) regain(m *member) bool {
 	h.mu.Lock()
 	i := slices.IndexFunc(h.lacks, func(p Locker) bool { return homeOf(p) == homeOf(m.lock) })

@@ -14,8 +14,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Hold is one level of a lock over several: a part of each, in the name of one owner. No
-// goroutine runs while it has all parts.
+// A Hold is one level of a multi or red lock: a level of each of its parts, in the name of one
+// owner. No goroutine runs while it has all parts.
 type Hold struct {
 	contract.HoldContext
 	of      *Lock
@@ -24,21 +24,21 @@ type Hold struct {
 	whole   contract.Whole // the hold as its parts know it
 	quit    func()         // ends the waits for parts that are being acquired
 
-	// The following are for the Observer. The home's mutex protects them.
+	// The Home's mutex guards these fields, which are for the Observer.
 
 	way     contract.Way // the way in which the hold was acquired
 	pending []func()     // the reports of inner levels that were lost while this one seemed lost: see tellLost
 	told    bool         // the Observer was told that the hold was acquired
-	early   func()       // the report of a loss that came before, or nil
+	early   func()       // the report of a loss before the Observer was told of the acquire, or nil
 
 	mu    sync.Mutex    // guards the fields below
-	lease time.Duration // the lease; 0 if the watchdog keeps it
-	until time.Time     // the end of the lease; zero if the watchdog keeps it
+	lease time.Duration // the lease; 0 if the watchdog renews the parts
+	until time.Time     // the end of the lease; zero if the watchdog renews the parts
 	since time.Time     // the time at which the first parts were added; zero before
 	parts []*member
 	over  bool     // the hold is released or lost, so that no part may be added
-	lost  error    // the cause of its loss, until its release returns it
-	lacks []Locker // the parts that a red lock acquires again: see heal.go
+	lost  error    // the cause of the loss, until a release returns it
+	lacks []Locker // the parts that the hold of a red lock acquires again: see heal.go
 }
 
 var _ contract.Part = (*Hold)(nil)
@@ -47,11 +47,11 @@ var _ contract.Part = (*Hold)(nil)
 type member struct {
 	lock Locker
 	part contract.Part
-	lost error // the cause of its loss, or nil; the hold's mutex protects it
+	lost error // the cause of the part's loss, or nil; Hold.mu guards it
 }
 
-// take acquires a part, with the lease, the wait and the Quit of options. It does not add the part
-// to the hold.
+// take acquires a part, with the lease, the wait and the Quit of the options. It does not add the
+// part to the hold.
 func (h *Hold) take(ctx context.Context, lock Locker, options Options) (*member, error) {
 	m, options := h.newMember(lock, options)
 	part, err := lock.Acquire(ctx, h.owner, options)
@@ -62,8 +62,8 @@ func (h *Hold) take(ctx context.Context, lock Locker, options Options) (*member,
 	return m, nil
 }
 
-// takeTogether acquires parts of one client up to the first that is not free, whose error it
-// returns.
+// takeTogether acquires parts of one client up to the first that is not free, and returns the error
+// of that part.
 func (h *Hold) takeTogether(ctx context.Context, home *Home, locks []Locker, lease time.Duration) (taken []*member, err error) {
 	members, options := make([]*member, len(locks)), make([]Options, len(locks))
 	for i, lock := range locks {
@@ -76,8 +76,7 @@ func (h *Hold) takeTogether(ctx context.Context, home *Home, locks []Locker, lea
 	return members[:len(parts)], err
 }
 
-// newMember returns the member for a part that is about to be acquired, and the options to acquire
-// it with.
+// newMember returns the member for a part, and the options with which the part is acquired.
 func (h *Hold) newMember(lock Locker, options Options) (*member, Options) {
 	m := &member{lock: lock}
 	options.Caller, options.Whole, options.Life = h.options.Caller, &h.whole, h.options.Life
@@ -85,8 +84,8 @@ func (h *Hold) newMember(lock Locker, options Options) (*member, Options) {
 	return m, options
 }
 
-// add adds parts to the hold, which begins with the first. If the hold is over it reports false,
-// and the caller releases the parts.
+// add adds parts to the hold, which begins when the first parts are added. If the hold is over it
+// reports false, and the caller releases the parts.
 func (h *Hold) add(parts ...*member) bool {
 	h.mu.Lock()
 	if h.over {
@@ -140,7 +139,7 @@ func (h *Hold) lose(m *member, why error) {
 	if !until.IsZero() && errors.Is(why, contract.ErrLeaseEnded) {
 		until = time.Now()
 	}
-	if h.options.Whole == nil && !o.OfHandle() { // no whole and no handle remembers the loss
+	if h.options.Whole == nil && !o.OfHandle() { // else a whole or a handle remembers the loss
 		l.home.Losses.Add(l.key(o), contract.LostLevel{Until: until}, cause)
 	}
 	left, since := h.markOver(cause), h.since
@@ -156,8 +155,8 @@ func (h *Hold) lose(m *member, why error) {
 	releaseLater(left)
 }
 
-// outlived returns an error if the caller is a guest of a hold that is over. For a part its whole
-// checks that.
+// outlived returns an error if the caller is a guest of a hold that is over. For a part the whole
+// checks it.
 func (h *Hold) outlived() error {
 	if in := h.options.Within; in == nil || !in.IsOver() {
 		return nil
@@ -194,8 +193,8 @@ func (h *Hold) Err() error {
 
 func (h *Hold) isValid() bool { return !h.ValidUntil().IsZero() }
 
-// ValidUntil returns when too few of the parts will be valid if no renewal is confirmed; the zero
-// time if the hold is over.
+// ValidUntil returns the time at which too few parts are valid unless a renewal is confirmed
+// before; the zero time if the hold is over.
 func (h *Hold) ValidUntil() time.Time {
 	parts := h.has()
 	until := make([]time.Time, 0, len(parts))
@@ -215,7 +214,7 @@ func (h *Hold) has() []*member {
 }
 
 // best returns the largest value that at least many of the values reach; the zero value if there
-// are fewer values.
+// are fewer than many values.
 func best[T any](values []T, many int, compare func(a, b T) int) (t T) {
 	if len(values) < many {
 		return t
@@ -224,7 +223,8 @@ func best[T any](values []T, many int, compare func(a, b T) int) (t T) {
 	return values[many-1]
 }
 
-// beginLease sets the lease, which begins now; 0 is for the watchdog.
+// beginLease sets the lease, which begins now, or has the watchdog renew the parts if the lease is
+// 0.
 //
 // REQUIRES: Hold.mu.
 func (h *Hold) beginLease(lease time.Duration) {
@@ -255,7 +255,7 @@ func (h *Hold) GuardedWrite(context.Context, string, []string, []string) (m ruei
 	return m, fmt.Errorf("rlock: lock %q: %w: a lock over several has no guarded writes, since no single step sees all parts: write with the hold of one of them", h.of.name, errors.ErrUnsupported)
 }
 
-// ReleaseWith returns an error, as Write does.
+// ReleaseWith returns an error, as GuardedWrite does.
 func (h *Hold) ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error) {
 	return h.GuardedWrite(ctx, source, keys, args)
 }
@@ -270,12 +270,12 @@ func (h *Hold) Extend(context.Context, time.Duration) error {
 	return fmt.Errorf("rlock: lock %q: extend: %w: it is made of several locks", h.of.name, errors.ErrUnsupported)
 }
 
-// Parts are released all at once, each in a goroutine that the Close of its client waits for. A
-// release that no caller waits for is left to the client (ReleaseLater), except for the releases of
-// a red lock that are in flight when a majority is confirmed.
+// Parts are released all at once, each in a goroutine that the Close of its client waits for.
+// ReleaseLater leaves its releases to the clients of the parts. Of a red lock, the releases in
+// flight when a majority is confirmed go on in their goroutines.
 
 // maxReleases is the largest number of goroutines of a client that release parts. Above it a call
-// leaves none behind.
+// waits for all of its releases.
 const maxReleases = 1024
 
 // Release releases the parts, and returns when enough releases are confirmed.
@@ -352,10 +352,10 @@ func (l *Lock) giveBack(ctx context.Context, o contract.Owner, parts []*member) 
 }
 
 // release releases the parts. It returns nil as soon as enough releases are confirmed, or quit is
-// closed, and otherwise the errors of all. It does not wait for silent servers if the others are
-// enough. Releases that it does not wait for go on in the background; if there are too many of
-// these, it waits for all. When it returns, the owner has no part any more: it could nest in a part
-// that guests of the released hold still have.
+// closed, and otherwise the errors of all. If the other servers are enough, it does not wait for
+// silent ones. Releases for which it does not wait go on in the background, unless there are too
+// many of them: then it waits for all. When release returns, the owner has no part any more; else
+// it could nest in a part that guests of the released hold still have.
 func (h *Home) release(o contract.Owner, parts []*member, enough int, quit <-chan struct{}) error {
 	if live, silent := bySilence(o, parts); len(live) >= enough {
 		releaseLater(silent)
@@ -396,7 +396,7 @@ func (h *Home) release(o contract.Owner, parts []*member, enough int, quit <-cha
 	return errors.Join(failed...)
 }
 
-// isCrowded reports whether so many releases are going on that none may be left behind.
+// isCrowded reports whether so many releases go on that none may be left behind.
 func (h *Home) isCrowded() bool { return h.releases.Load() > maxReleases }
 
 // bySilence separates the parts whose servers answer from the others.
@@ -433,10 +433,10 @@ func (h *Hold) event() contract.Event {
 	return contract.Event{Name: h.of.name, Kind: h.of.kind, Owner: h.owner}
 }
 
-// observeCall calls obtain, and reports the call to the Observer. Whether the owner nests is known
-// before; its parts may be acquired in many ways. A call that may have to wait for a part counts as
-// one that waits. If a call begins again as another owner, only its first Waiting and its last end
-// are reported.
+// observeCall calls obtain, and reports the call to the Observer. The way is known before: the
+// owner nests or not, while its parts may be acquired in many ways. A call that may have to wait
+// for a part counts as a call that waits. If a call is repeated as another owner, only the first
+// Waiting and the last result are reported.
 func (h *Hold) observeCall(ctx context.Context, obtain func() error) error {
 	if !h.observes() {
 		return obtain()
@@ -486,8 +486,8 @@ func (h *Home) reportEarly(hold *Hold) {
 	}
 }
 
-// afterAcquired calls the report of a loss, or leaves it to reportEarly: the call may still fail,
-// and the Observer is told then that it gave up, and nothing else.
+// afterAcquired calls the report of a loss, or leaves it to reportEarly: a call that is not
+// reported yet may still fail, and then the Observer is told only that it gave up.
 func (h *Home) afterAcquired(hold *Hold, report func()) {
 	h.mu.Lock()
 	told := hold.told
@@ -512,12 +512,12 @@ func (h *Home) observe(hold *Hold, way contract.Way) {
 	h.observed[k] = append(h.observed[k], hold)
 }
 
-// observedKey returns the key of the hold in Home.observed: guests of an owner take levels of its
-// holds.
+// observedKey returns the key of the hold in Home.observed. Guests of an owner take levels of the
+// owner's holds, so they have the key of the owner.
 func (h *Hold) observedKey() contract.LossKey { return h.of.key(contract.Owner{ID: h.owner.ID}) }
 
 // unobserve forgets the hold, and returns the first of the owner's other holds, or nil. If goesOn
-// is set and the hold was the first, the next hold takes its place: so each Acquired event of an
+// and the hold was the first, the next hold takes its place, so that each Acquired event of an
 // owner gets its Released or Lost.
 func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 	h.mu.Lock()
@@ -535,7 +535,7 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 		since := hold.since
 		hold.mu.Unlock()
 		next.mu.Lock()
-		if !next.since.IsZero() { // next is not still being acquired
+		if !next.since.IsZero() { // next has parts; a hold that is still being acquired has none
 			next.since = since
 		}
 		next.mu.Unlock()
@@ -543,8 +543,8 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 	return left[0]
 }
 
-// defers leaves the report of a loss to the end of an outer hold: see tellLost. It reports false if
-// the outer hold has ended.
+// defers leaves the report of a loss to the end of the outer hold: see tellLost. It reports false
+// if the outer hold has ended.
 func (h *Home) defers(report func(), outer *Hold) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -570,16 +570,16 @@ func (h *Hold) tellReleased(ctx context.Context, held time.Duration, err error) 
 	}
 }
 
-// ended returns the event of the end of the hold, which is not observed any more.
+// ended returns the event of the end of the hold, and forgets the hold.
 func (h *Hold) ended(held time.Duration, err error) contract.Event {
 	e := h.event()
 	e.Way, e.Held, e.Err = h.way, held, err
 	return e
 }
 
-// tellLost reports that the hold has too few parts left; why is the cause of the last loss. Of an
-// owner's levels that are lost together the first is reported. If the first seems lost, but its
-// owner releases it before its loss is certain, the inner levels are reported then.
+// tellLost reports that the hold has too few parts left; why is the cause of the last loss. If
+// several levels of an owner are lost together, the first is reported. If the first seems lost, but
+// its owner releases it before the loss is certain, the inner levels are reported then.
 func (h *Hold) tellLost(since time.Time, why, cause error) {
 	if !h.observes() {
 		return
@@ -604,7 +604,7 @@ func (h *Hold) tellLost(since time.Time, why, cause error) {
 	report()
 }
 
-// watchWait logs the call as a long wait, unless end is called before.
+// watchWait logs the call as a long wait, unless end is called in time.
 func (h *Hold) watchWait() (end func()) {
 	home := h.of.home
 	limit := home.LongWait

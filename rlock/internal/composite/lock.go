@@ -15,8 +15,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Lock is a lock made of others: its holder has all of them for a multi-lock, and most of them
-// for a red lock. It has no state of its own.
+// A Lock is a lock made of others: the holder of a multi-lock has all of them, the holder of a red
+// lock most of them. A Lock has no state of its own.
 type Lock struct {
 	name   string
 	kind   contract.Kind // KindMulti or KindRed
@@ -26,10 +26,10 @@ type Lock struct {
 	// longest is the longest lease that any client may have on a server of the lock.
 	longest time.Duration
 	home    *Home
-	id      string // the name in the home's maps, which is the same for the same parts
+	id      string // the name in the home's maps, which is the same for all locks of the same parts
 	err     error  // the error that each call returns, or nil
 
-	// gather acquires enough of the parts, and adds them to the hold; or none.
+	// gather acquires enough of the parts and adds them to the hold, or acquires none.
 	gather func(ctx context.Context, h *Hold) error
 	// force releases the lock, also if another owner or process holds it, and reports whether it
 	// did.
@@ -73,12 +73,12 @@ func (l *Lock) Acquire(ctx context.Context, o contract.Owner, options Options) (
 	return h, nil
 }
 
-// State returns the depth only: only a red lock reads more, and a lock over several is not its
-// part.
+// State returns the depth only. Only a red lock reads more of its parts, and a lock over several is
+// never a part of a red lock.
 func (l *Lock) State(o contract.Owner) contract.State { return contract.State{Depth: l.Depth(o)} }
 
-// Depth returns the number of times that the owner has to unlock the lock: so many levels of the
-// owner are known for enough parts.
+// Depth returns the number of times that the owner has to unlock the lock: the number of levels
+// that the owner has, as far as known here, of enough parts.
 func (l *Lock) Depth(o contract.Owner) int {
 	if l.err != nil {
 		return 0
@@ -126,7 +126,7 @@ func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 	h.whole.Site = l.home.Site()
 	life := h.options.Life
 	if h.options.Whole != nil {
-		life = nil // the whole ends the life that its parts share
+		life = nil // the whole ends the life that the parts share
 	}
 	h.Begin(parent, life)
 	defer h.watchWait()()
@@ -135,7 +135,7 @@ func (l *Lock) obtain(ctx, parent context.Context, h *Hold) error {
 		err = l.gather(ctx, h)
 	}
 	if err == nil {
-		if err = h.outlived(); err != nil { // the outer hold may have ended while a part was waited for
+		if err = h.outlived(); err != nil { // the outer hold may have ended during the wait for a part
 			h.undo(ctx)
 		}
 	}
@@ -157,7 +157,7 @@ func (l *Lock) Take(ctx context.Context, o contract.Owner, options Options) erro
 	return nil
 }
 
-// Unlock releases what Take acquired, and not what the owner has acquired of the parts by
+// Unlock releases a level of Take. It leaves the levels of parts that the owner has acquired by
 // themselves.
 func (l *Lock) Unlock(ctx context.Context, o contract.Owner) error {
 	if l.err != nil {
@@ -175,12 +175,12 @@ func (l *Lock) Unlock(ctx context.Context, o contract.Owner) error {
 // Token returns the error of a lock without tokens.
 func (l *Lock) Token() (uint64, error) { return 0, cmp.Or(l.err, contract.NoToken(l.name)) }
 
-// A Locker is a lock that others may be made of: a lock of one key, or a [Lock]. Its methods may be
-// called concurrently.
+// A Locker is a lock that a Lock may consist of: a lock of one key, or another Lock. Its methods
+// may be called concurrently.
 type Locker interface {
 	// Name returns the name that the lock was made with.
 	Name() string
-	// Leaves returns the locks of one key of which it consists.
+	// Leaves returns the locks of one key of which the lock consists.
 	Leaves() []Leaf
 	// Acquire acquires one level for the owner. The context of the Part does not end with ctx.
 	Acquire(ctx context.Context, o contract.Owner, options Options) (contract.Part, error)
@@ -203,25 +203,25 @@ type Keyed interface {
 
 // A Holder is an owner that Redis shows as the holder of a lock of one key.
 type Holder struct {
-	Owner uint64         // the number of the owner, which all parts of a hold have
+	Owner uint64         // the number of the owner, the same in all parts of a hold
 	Text  wire.OwnerText // the owner in Redis
 }
 
 // Options say how a lock is acquired.
 type Options struct {
-	Lease  time.Duration      // lease of the hold; 0 for one that the watchdog keeps
-	Wait   time.Duration      // time to wait for the lock; 0 for a single attempt
-	Caller uint64             // the goroutine of the caller; 0 if that is the owner or not known
-	Within *contract.Life     // life of the hold whose guest the caller is; nil if it is no guest, and for a part
-	Again  *contract.Outlived // the error of the call's last try, if it begins again as another owner; or nil
-	Life   *contract.Life     // life of the outermost hold; nil for one without a handle
+	Lease  time.Duration      // the lease of the hold; 0 if the watchdog renews the hold
+	Wait   time.Duration      // the time to wait for the lock; 0 for a single attempt
+	Caller uint64             // the goroutine of the caller; 0 if it is the owner or not known
+	Within *contract.Life     // the life of the hold whose guest the caller is; nil if it is no guest, and for a part
+	Again  *contract.Outlived // the error of the last attempt, if the call is repeated as another owner; or nil
+	Life   *contract.Life     // the life of the outermost hold; nil for a hold without a handle
 
-	// Quit, once closed, ends the wait as the end of its time would, but no attempt. It may be nil.
+	// Quit, once closed, ends a wait like the end of its time, but no attempt. It may be nil.
 	Quit <-chan struct{}
 
-	// Whole is the lock over several that this lock is a part of, or nil. Lost is called once, with
-	// the cause, if the part has ended by loss or by Close, before another owner can be granted the
-	// part. That may be before Acquire returns it.
+	// Whole is the multi or red lock whose part this lock is, or nil. Lost is called once, with the
+	// cause, if the part has ended by loss or by Close, before another owner can be granted the
+	// part. Lost may be called before Acquire returns.
 	Whole *contract.Whole
 	Lost  func(cause error)
 }
@@ -238,8 +238,8 @@ func (o *Options) left(began time.Time) time.Duration {
 type Leaf struct {
 	Name   string
 	Kind   uint8 // locks of one name and of different kinds are different
-	Shared bool  // the read lock of its name
-	Home   *Home // the home of its client
+	Shared bool  // the read lock of the name
+	Home   *Home // the home of the lock's client
 }
 
 // SameName reports whether both are the same lock, or the read lock and the write lock of one name.
@@ -278,7 +278,7 @@ type Home struct {
 
 // A Config is what a Home gets from its client. Redis, Observer and AcquireAll may be nil.
 type Config struct {
-	Redis *wire.Redis   // connections of the client, by which two clients are known to have the same keys
+	Redis *wire.Redis   // the connections of the client; two clients with equal connections have the same keys
 	ID    string        // the id of the client
 	Where func() string // returns the addresses of its servers, for errors and for the order of parts
 
@@ -288,12 +288,12 @@ type Config struct {
 	Logger   *slog.Logger
 	LongWait time.Duration         // the time after which a wait is logged; 0 for never
 	Site     func() *contract.Site // returns the place in the program of a call, or nil
-	// Trouble logs that all attempts at a lock have failed since a time, if that is long ago.
+	// Trouble logs that all attempts at a lock have failed since a time, if the time is long ago.
 	Trouble func(lock string, since time.Time, err error)
 	// Start calls work in a goroutine that the client's Close waits for, and reports whether it
 	// did.
 	Start func(work func()) bool
-	// Done is closed when the client begins to close: then Start starts no more work.
+	// Done is closed when the client begins to close. Start returns false from then on.
 	Done <-chan struct{}
 	// Server asks the server for its run id, and returns "" if the server does not say.
 	Server func() (string, error)
@@ -320,8 +320,8 @@ func NewHome(c Config) *Home {
 	return h
 }
 
-// remove forgets the hold, or the innermost one if hold is nil, and returns it, or nil if there is
-// none.
+// remove forgets the hold, or the innermost one if hold is nil. It returns that hold, or nil if
+// there is none.
 func (h *Home) remove(k contract.LossKey, hold *Hold) *Hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -67,8 +67,7 @@ func findTwoKinds(parts []Locker) (name string, found bool) {
 	return "", false
 }
 
-// findTwoClients returns a name that the parts have by two clients which are known to have the same
-// keys.
+// findTwoClients returns a name that two parts have at different clients of the same keys.
 func findTwoClients(parts []Locker) (name string, found bool) {
 	var leaves []Leaf
 	for _, p := range parts {
@@ -86,21 +85,21 @@ func findTwoClients(parts []Locker) (name string, found bool) {
 }
 
 // A gathering is one attempt at all parts of a multi-lock, in their order. It acquires the parts
-// that are free together. Then it waits for the first part that is not, while it has all parts
-// before that one and none behind it: so attempts cannot wait in a circle.
+// that are free together. Then it waits for the first part that is not free, while it has all parts
+// before it and none behind it: so attempts cannot wait in a circle.
 type gathering struct {
 	hold  *Hold
 	began time.Time // when the call began
-	// kept is set if the watchdog keeps the parts until all are acquired, since leases would end
-	// while others are waited for.
+	// kept is set if the watchdog renews the parts until all are acquired: leases would end while
+	// others are waited for.
 	kept  bool
 	parts []*member
 }
 
-// gatherAll acquires all parts, in their order, and begins anew if one was lost meanwhile.
+// gatherAll acquires all parts, in their order. It begins again if a part was lost meanwhile.
 func (l *Lock) gatherAll(ctx context.Context, h *Hold) error {
 	began := time.Now()
-	for kept := false; ; kept = true { // from the second round on the watchdog keeps the parts, so that no lease ends meanwhile
+	for kept := false; ; kept = true { // from the second round on the watchdog renews the parts, so that no lease ends meanwhile
 		g := gathering{hold: h, began: began, kept: kept}
 		err := g.takeAll(ctx)
 		if err == nil {
@@ -114,11 +113,11 @@ func (l *Lock) gatherAll(ctx context.Context, h *Hold) error {
 	}
 }
 
-// errAnew is the error of a gathering that lost a part while it waited for others.
+// errAnew is the error of a gathering that lost a part while it waited for another.
 var errAnew = errors.New("a part was lost while others were waited for")
 
-// takeAll acquires all parts, and stops once a part is lost. After an error g.parts has those that
-// were acquired.
+// takeAll acquires all parts, and stops once a part is lost. After an error g.parts has the parts
+// that were acquired.
 func (g *gathering) takeAll(caller context.Context) error {
 	started, lease := time.Now(), g.hold.options.Lease
 	ctx, end := context.WithCancel(caller)
@@ -129,7 +128,7 @@ func (g *gathering) takeAll(caller context.Context) error {
 			stop()
 		}
 	}()
-	has := func(m *member) { // a loss of m ends the wait for others
+	has := func(m *member) { // a loss of m ends the wait for the other parts
 		g.parts = append(g.parts, m)
 		watches = append(watches, context.AfterFunc(m.part.Context(), end))
 	}
@@ -164,7 +163,7 @@ func (g *gathering) takeAll(caller context.Context) error {
 func (g *gathering) lost() error {
 	for _, m := range g.parts {
 		switch err := m.part.Err(); {
-		case errors.Is(err, contract.ErrLost): // the caller does not have the lock yet
+		case errors.Is(err, contract.ErrLost): // the part was lost, but the caller does not have the lock yet
 			return fmt.Errorf("rlock: lock %q: %w: %v", g.hold.of.name, errAnew, err)
 		case err != nil:
 			return fmt.Errorf("rlock: lock %q: %w: %w", g.hold.of.name, errAnew, err)
@@ -194,12 +193,12 @@ func (g *gathering) takeFree(ctx context.Context, rest []Locker) ([]*member, err
 	}
 	taken, err := g.hold.takeTogether(ctx, home, rest[:n], lease)
 	if options.left(g.began) > 0 {
-		return taken, nil // after any error the wait for the next part shows whether it lasts
+		return taken, nil // if the error lasts, the wait for the next part returns it
 	}
 	return taken, err
 }
 
-// take acquires one more part. Before it waits, it has the watchdog keep the others.
+// take acquires one more part. Before take waits, it has the watchdog renew the other parts.
 func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
 	options := &g.hold.options
 	with := Options{Lease: options.Lease, Wait: max(options.left(g.began), 0)}
@@ -207,7 +206,7 @@ func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
 	case g.kept:
 		with.Lease = 0
 	case options.Lease > 0 && len(g.parts) > 0:
-		with.Wait = 0 // the leases of the other parts would end meanwhile
+		with.Wait = 0 // the leases of the other parts would end during a wait
 	}
 	m, err := g.hold.take(ctx, lock, with)
 	if left := options.left(g.began); err != nil && with.Wait < left {
@@ -220,8 +219,8 @@ func (g *gathering) take(ctx context.Context, lock Locker) (*member, error) {
 
 // Questions to Redis about a lock, for callers that need not hold it.
 
-// IsLocked asks the parts, until the answer is certain. It returns the errors of parts if it is
-// not: a holder may have these parts.
+// IsLocked asks the parts, until the answer is certain. If it stays uncertain, IsLocked returns the
+// errors of the parts that did not answer: a holder may have them.
 func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	if l.err != nil {
 		return false, l.err
@@ -244,7 +243,7 @@ func (l *Lock) IsLocked(ctx context.Context) (bool, error) {
 	return false, errors.Join(failed...)
 }
 
-// TTL returns the time until enough parts are free, of the parts that answer.
+// TTL returns the time until enough parts are free, among the parts that answer.
 func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 	var ttls []time.Duration
 	failed := poll(ctx, l.parts, Locker.TTL, func(ttl time.Duration) bool {
@@ -286,7 +285,7 @@ func (l *Lock) forceAll(ctx context.Context) (freed bool, err error) {
 // spare returns the number of parts that the lock does not need.
 func (l *Lock) spare() int { return len(l.parts) - l.need }
 
-// tooMany returns the errors of the parts that failed, if the others are not enough.
+// tooMany returns the errors of the parts that failed, if the other parts are not enough.
 func (l *Lock) tooMany(failed []error) error {
 	if l.err != nil || len(failed) > l.spare() {
 		return cmp.Or(l.err, errors.Join(failed...))
@@ -294,8 +293,8 @@ func (l *Lock) tooMany(failed []error) error {
 	return nil
 }
 
-// poll asks all parts at once, and passes each answer to heard, until heard reports that these are
-// enough.
+// poll asks all parts at once, and passes each answer to heard until heard reports that the answers
+// are enough.
 func poll[P Locker, T any](ctx context.Context, parts []P, ask func(P, context.Context) (T, error), heard func(T) bool) (failed []error) {
 	type answer struct {
 		is  T

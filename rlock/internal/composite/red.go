@@ -53,7 +53,7 @@ func (l *Lock) gatherMajority(ctx context.Context, h *Hold) error {
 		return err
 	}
 	h.quit = a.leave
-	var parts []*member // parts that have just ended are among them: add notes their losses
+	var parts []*member // some parts may have just ended: add notes their losses
 	var lacks []Locker
 	for _, r := range a.replicas {
 		if r.held != nil {
@@ -71,30 +71,30 @@ func (l *Lock) gatherMajority(ctx context.Context, h *Hold) error {
 // An attempt is one call's way to a majority.
 //
 // It asks all parts at once. If so many are denied that there can be no majority, it releases the
-// parts behind the first that was denied, and waits for the denied part. When it is granted that
-// part, it asks the others again. So it never waits for a part while it has one further back,
-// except for the time of grace: attempts cannot wait in a circle, and at each step one of them goes
-// on. Usually there is one step: all wait at the first server, and the attempt that gets that part
-// gets the others. If processes have the servers in different orders there may be a circle, so an
-// attempt that has waited in vain waits without any part the next time.
+// parts behind the first denied one, and waits for the denied part. When it is granted this part,
+// it asks the others again. So, except for the time of grace, it never waits for a part while it
+// has a later one: attempts cannot wait in a circle, and at each step one of them goes on. Usually
+// there is one step: all attempts wait at the first server, and the attempt that gets the part
+// there gets the others. If processes have the servers in different orders there may be a circle,
+// so an attempt that has waited in vain waits without any part the next time.
 type attempt struct {
 	lock    *Lock
 	hold    *Hold // the hold to come
 	options *Options
 	began   time.Time
 
-	ctx context.Context // the context of each question, which does not end with the caller's
-	// quit, once closed, ends the waits at the parts. An attempt in flight goes on to its answer,
-	// since to give it up would cost a release.
+	ctx context.Context // the context of each question; it does not end with the caller's context
+	// quit, once closed, ends the waits at the parts. A single attempt in flight goes on to its
+	// answer: to give it up would cost a release.
 	quit  <-chan struct{}
 	leave func() // closes quit
 
 	replicas []*replica // one for each part
 	asked    int        // the number of parts that are being asked
 	at       *replica   // the part that the attempt waits for, or nil
-	// patience is the wait of the parts that are asked next.
+	// patience is the wait of the next questions.
 	patience time.Duration
-	waiting  bool      // the attempt waits for a part, and the watchdog keeps the others
+	waiting  bool      // the attempt waits for a part, and the watchdog renews the others
 	stuck    bool      // the attempt has waited in vain while it had other parts
 	fails    int       // consecutive pauses because no part could be waited for
 	since    time.Time // the time of the first of these pauses
@@ -102,7 +102,7 @@ type attempt struct {
 	results  chan result
 
 	decided chan struct{} // closed once the call has its outcome
-	joins   *Hold         // the hold that later grants join; nil if the call has failed
+	joins   *Hold         // the hold to which later grants are added; nil if the call has failed
 }
 
 // A result is the answer of a part.
@@ -133,7 +133,7 @@ func (a *attempt) run(ctx context.Context) error {
 		return nil
 	}
 	if a.options.Wait > 0 {
-		// Behind another owner of this process, which has a part or waits for it, the attempt asks
+		// An owner of this process has a part or waits for it: behind that owner the attempt asks
 		// no server.
 		a.at = a.first(func(r *replica) bool { return r.state().Taken })
 	}
@@ -145,7 +145,7 @@ func (a *attempt) run(ctx context.Context) error {
 			return err
 		}
 		if a.at == nil && !a.hopeless() && !a.isolated() {
-			continue // the others are slow
+			continue // some servers are slow
 		}
 		if a.wait(ctx) {
 			return nil
@@ -154,11 +154,11 @@ func (a *attempt) run(ctx context.Context) error {
 }
 
 // askAround asks all parts, and reports whether the attempt has a majority. If parts are denied, it
-// sets a.at to the part to wait for. An attempt that may wait waits for silent servers for a
-// limited time, in which it keeps parts that others may need: longer each time, since the servers
-// may be far away.
+// sets a.at to the part to wait for. An attempt with a wait also waits for silent servers, for a
+// limited time, since it keeps parts meanwhile that others may need. The time grows with each
+// round, since the servers may be far away.
 func (a *attempt) askAround(ctx context.Context) (won bool) {
-	a.waiting = false // grants have the caller's lease from now on
+	a.waiting = false // from now on grants have the lease of the call
 	a.askAll()
 	var tired <-chan time.Time
 	if a.options.Wait > 0 {
@@ -179,12 +179,12 @@ func (a *attempt) askAround(ctx context.Context) (won bool) {
 	return won
 }
 
-// hopeless reports whether the answers to come cannot make a majority.
+// hopeless reports whether the answers still to come cannot make a majority.
 func (a *attempt) hopeless() bool { return len(a.granted())+a.asked < a.lock.need }
 
-// settled reports whether it is known that others have a majority, or the answers to come cannot
-// show that. A call with a single attempt waits for these answers, for contract.Silence at most: by
-// one denial and one silent server it is not known.
+// settled reports whether others are known to have a majority, or the answers to come cannot show
+// it. A single attempt waits for these answers, but for contract.Silence at most: one denial and
+// one silent server leave it open.
 func (a *attempt) settled() bool {
 	denied, spare := a.number(func(r *replica) bool { return r.denied() && !r.asking }), a.lock.spare()
 	return denied > spare || denied+a.asked <= spare
@@ -207,8 +207,8 @@ func (a *attempt) nest() bool {
 	return len(a.granted()) >= a.lock.need
 }
 
-// askAll asks every part that is neither held nor being asked, except on servers that others of
-// this process find silent.
+// askAll asks every part that is neither held nor being asked. It leaves out servers that other
+// calls of this process find silent.
 func (a *attempt) askAll() {
 	for _, r := range a.replicas {
 		if r.held != nil || r.asking {
@@ -220,7 +220,7 @@ func (a *attempt) askAll() {
 			continue
 		}
 		if state.Freeing {
-			wait = grace // this process is releasing the part, which may be free in Redis already
+			wait = grace // this process is releasing the part, which may already be free in Redis
 		}
 		if a.options.Wait > 0 {
 			wait = min(wait, a.options.left(a.began)) // the last round ends with the call's time
@@ -268,8 +268,8 @@ func (a *attempt) takeLate() {
 	}
 }
 
-// count takes results until there is a majority, and reports that; or until ctx ends, the time is
-// up, or enough returns true.
+// count takes results until there is a majority, ctx ends, up has a message, or enough returns
+// true. It reports whether there is a majority.
 func (a *attempt) count(ctx context.Context, up <-chan time.Time, enough func() bool) (won bool) {
 	for {
 		if len(a.granted()) >= a.lock.need {
@@ -316,8 +316,8 @@ func (a *attempt) granted() []*member {
 	return held
 }
 
-// keep makes the watchdog keep the parts that the attempt holds, or, if kept is false, begins the
-// leases of the parts that it keeps.
+// keep has the watchdog renew the parts that the attempt holds. If kept is false, keep begins the
+// leases of these parts instead.
 func (a *attempt) keep(kept bool) {
 	a.waiting = kept
 	for _, r := range a.replicas {
@@ -340,12 +340,12 @@ const (
 	// lookAround is the longest wait for one part, with jitter, before all servers are asked again:
 	// the server of the part, or its holder, may be dead.
 	lookAround = 2 * time.Second
-	// grace is the wait for the other parts after an attempt was granted the part that it waited
-	// for: the former holder releases them at the same time.
+	// grace is the wait for the other parts after the attempt was granted the part for which it
+	// waited: the former holder releases them at the same time.
 	grace = 50 * time.Millisecond
 )
 
-// first returns the first part that is so, or nil.
+// first returns the first part for which is returns true, or nil.
 func (a *attempt) first(is func(*replica) bool) *replica {
 	if i := slices.IndexFunc(a.replicas, is); i >= 0 {
 		return a.replicas[i]
@@ -353,7 +353,7 @@ func (a *attempt) first(is func(*replica) bool) *replica {
 	return nil
 }
 
-// number returns the number of the parts that are so.
+// number returns the number of parts for which is returns true.
 func (a *attempt) number(is func(*replica) bool) (n int) {
 	for _, r := range a.replicas {
 		if is(r) {
@@ -371,8 +371,9 @@ func (a *attempt) isolated() bool {
 	})
 }
 
-// wait waits for the part a.at, or, if that is nil, for servers to come back: then it gives up all
-// parts, since attempts of others may reach more servers. It reports whether there is a majority.
+// wait waits for the part a.at. If a.at is nil, wait gives up all parts, since attempts of others
+// may reach more servers, and waits for servers to come back. It reports whether there is a
+// majority.
 func (a *attempt) wait(ctx context.Context) (won bool) {
 	for _, r := range a.replicas {
 		if a.at == nil || r.index > a.at.index || a.stuck && r != a.at {
@@ -396,7 +397,7 @@ func (a *attempt) wait(ctx context.Context) (won bool) {
 	return won
 }
 
-// pause takes results for a time that grows from one pause to the next.
+// pause takes results during a pause. Consecutive pauses grow.
 func (a *attempt) pause(ctx context.Context, most time.Duration) (won bool) {
 	pause := time.NewTimer(min(wire.Jitter(min(wire.FirstRetry<<min(a.fails, 10), wire.LastRetry)), most))
 	defer pause.Stop()
@@ -408,7 +409,7 @@ func (a *attempt) pause(ctx context.Context, most time.Duration) (won bool) {
 	return a.count(ctx, pause.C, func() bool { return false })
 }
 
-// waitAt waits until the part r is granted or denied, for most at most.
+// waitAt waits until the part r is granted or denied, for the time most at the longest.
 func (a *attempt) waitAt(ctx context.Context, r *replica, most time.Duration) (won bool) {
 	a.fails = 0
 	wait := min(wire.Jitter(lookAround), most)
@@ -463,7 +464,7 @@ type replica struct {
 	owner  contract.Owner
 	index  int     // the index of the part
 	held   *member // the part that was granted, or nil
-	kept   bool    // the watchdog keeps the part, although the hold is to have a lease
+	kept   bool    // the watchdog renews the part, although the hold is to have a lease
 	asking bool    // a question is in flight
 	denial error   // the error of the last answer, or nil
 }
@@ -474,7 +475,7 @@ func (r *replica) denied() bool { return r.held == nil && errors.Is(r.denial, co
 // state returns the state of the part as this client knows it.
 func (r *replica) state() contract.State { return r.lock.State(r.owner) }
 
-// drop releases the part. The next acquire of it in this process waits for that.
+// drop releases the part. The next acquire of the part in this process waits for the release.
 func (r *replica) drop() {
 	if r.held != nil {
 		r.held.part.ReleaseLater()
@@ -482,7 +483,7 @@ func (r *replica) drop() {
 	}
 }
 
-// errSilent is the error for a server that others of this process find silent.
+// errSilent is the error of a server that other calls of this process find silent.
 var errSilent = errors.New("the server has not answered for a while")
 
 // fault returns the reason why the part is neither held nor denied, or nil.
@@ -492,7 +493,7 @@ func (r *replica) fault() error {
 		return nil
 	case !r.asking:
 		return r.denial
-	case r.state().Silent >= contract.Silence-grace: // by grace less, since the part was asked after the attempt had begun to count
+	case r.state().Silent >= contract.Silence-grace: // less by grace: the part was asked a moment after the attempt began to count
 		return errSilent
 	}
 	return nil

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// The errors of a caller that holds or wants a lock. Package rlock exports them, and says there
-// what each means for a caller.
+// The errors of a caller that holds or wants a lock. Package rlock exports them and says what each
+// means for a caller.
 var (
 	ErrNotHeld      = errors.New("lock is not held by the caller")
 	ErrLost         = errors.New("lock was lost")
@@ -24,15 +24,15 @@ var (
 	ErrPermits      = errors.New("invalid number of permits")
 )
 
-// ErrTooManyWaiters is the ErrNotAcquired of a call that does not wait, since as many others wait
-// as it allows.
+// ErrTooManyWaiters is the ErrNotAcquired of a call that does not wait, because as many callers
+// wait already as its bound allows.
 var ErrTooManyWaiters = fmt.Errorf("%w, and too many callers wait for it", ErrNotAcquired)
 
-// ErrUnanswered is the error of a call whose time is over while the command of another call, or the
-// release of the owner before, has no answer, so that no owner is known to have the lock.
+// ErrUnanswered is the error of a call whose time is up while no owner is known to have the lock:
+// the command of another call, or the release of the last owner, has no answer.
 var ErrUnanswered = errors.New("no answer of Redis says yet whether the lock is free")
 
-// ErrLeaseEnded is the cause of a loss that the caller has asked for, by a fixed lease.
+// ErrLeaseEnded is the cause of a loss that the caller has asked for by a fixed lease.
 var ErrLeaseEnded = errors.New("its lease ended")
 
 // ErrPassed is ErrNotHeld after Pass.

@@ -18,7 +18,7 @@ type Observer struct {
 	Released Hook
 	Lost     Hook
 	Renewed  func(RenewedInfo)
-	Missed   func(n int) // gets the number of calls of Lost and Renewed that were dropped since the last call
+	Missed   func(n int) // gets the number of calls of Lost and Renewed dropped since its last call
 	Closed   func()
 }
 
@@ -51,7 +51,7 @@ type Event struct {
 type RenewedInfo struct {
 	Locks, Failed int
 	Took          time.Duration
-	Kept          int // the number of Locks that the watchdog keeps
+	Kept          int // the number of Locks whose whole lease the watchdog renews
 	Margin        time.Duration
 	Lease         time.Duration
 	Err           error
@@ -88,8 +88,8 @@ const (
 	LossReasonCount = iota // the number of reasons
 )
 
-// TellReleased calls the hook for an Unlock: Released, or, if the Unlock has found that the lock
-// was lost, Lost with lost as the reason.
+// TellReleased calls the hook for an Unlock: Lost with the reason lost if the Unlock has found that
+// the lock was lost, else Released.
 func (o *Observer) TellReleased(ctx context.Context, e Event, lost LossReason) {
 	if errors.Is(e.Err, ErrLost) {
 		e.Reason = lost

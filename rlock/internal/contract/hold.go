@@ -14,12 +14,12 @@ import (
 type HoldContext struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	life   *Life // the life of the hold; nil for a part, whose whole has one
+	life   *Life // the life of the hold; nil for a part, since its whole has one
 
 	mu     sync.Mutex                  // guards the fields below
-	merged map[<-chan struct{}]*merged // the contexts of Merge, by the Done channel of the context they are made from
-	most   int                         // the largest number of entries that merged has had since it was made
-	stop   func() bool                 // ends the watch of the context, by which it ends those of Merge; nil before the first Merge
+	merged map[<-chan struct{}]*merged // the contexts of Merge, by the Done channel of the context from which each is made
+	most   int                         // the largest number of entries since merged was made
+	stop   func() bool                 // ends the watch of ctx, whose end also ends the contexts of Merge; nil before the first Merge
 }
 
 // A merged is a context that ends with a hold and with another context.
@@ -54,8 +54,8 @@ func (c *HoldContext) End(cause error) {
 	c.mu.Unlock()
 }
 
-// endMerged ends the contexts of Merge. That of the hold has ended: from then on none is added or
-// taken out, so that two calls at the same time end the same ones.
+// endMerged ends the contexts of Merge. The context of the hold has ended before: so no entry is
+// added or removed any more, and two concurrent calls end the same contexts.
 func (c *HoldContext) endMerged() {
 	c.mu.Lock()
 	merged := c.merged
@@ -66,10 +66,10 @@ func (c *HoldContext) endMerged() {
 	}
 }
 
-// Merge returns a context that is made from ctx, and ends also when the context of the hold ends,
-// before End returns. A caller cannot cancel the new context, so contexts that end together share
-// one: a program may merge one context, which lasts as long as its process, again and again while
-// the hold lasts.
+// Merge returns a context that is made from ctx, and also ends when the context of the hold ends,
+// before End returns. Contexts that end together share one, since a caller cannot cancel it: a
+// program may merge a context that lasts as long as the process, again and again, while the hold
+// lasts.
 func (c *HoldContext) Merge(ctx context.Context) context.Context {
 	done := ctx.Done()
 	if m := c.find(done); m != nil {
@@ -83,7 +83,7 @@ func (c *HoldContext) Merge(ctx context.Context) context.Context {
 		m.end(context.Cause(c.ctx))
 		return m.Context
 	}
-	if other := c.merged[done]; other != nil { // another goroutine has made it meanwhile
+	if other := c.merged[done]; other != nil { // another goroutine has made the context meanwhile
 		m.end(nil)
 		return &sharing{ctx, other}
 	}
@@ -93,18 +93,18 @@ func (c *HoldContext) Merge(ctx context.Context) context.Context {
 	c.sweep()
 	c.merged[done] = m
 	c.most = max(c.most, len(c.merged))
-	if c.stop == nil { // the context of the hold may end with its parent, and not by End
+	if c.stop == nil { // the context of the hold may also end with its parent, without End
 		c.stop = context.AfterFunc(c.ctx, c.endMerged)
 	}
 	return m.Context
 }
 
-// swept is the number of entries that are looked at for each that is added: more are taken out than
-// come, once some have ended.
+// swept is the number of entries that sweep looks at for each entry added: more are removed than
+// added once some have ended.
 const swept = 4
 
-// sweep takes out some contexts that have ended. A map keeps the memory of its largest size, so one
-// from which most were taken out is made anew. The mutex is held.
+// sweep removes some contexts that have ended. A map keeps the memory of its largest size: a map
+// that has lost most of its entries is copied to a new one. The caller holds mu.
 func (c *HoldContext) sweep() {
 	left := swept
 	for done, m := range c.merged {
@@ -122,8 +122,8 @@ func (c *HoldContext) sweep() {
 	}
 }
 
-// find returns the context that was merged from one with that Done channel; nil if there is none,
-// or the hold is over.
+// find returns the context that Merge has made from a context with that Done channel; nil if there
+// is none, or the hold is over.
 func (c *HoldContext) find(done <-chan struct{}) *merged {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,8 +142,8 @@ type sharing struct {
 func (s *sharing) Done() <-chan struct{} { return s.ends.Done() }
 func (s *sharing) Err() error            { return s.ends.Err() }
 
-// Value returns the value of the context. Package context finds by a key of its own which end a
-// context has, and its cause.
+// Value returns the value of the context. Package context asks for a value under a key of its own
+// to find the end and the cause of a context.
 func (s *sharing) Value(key any) any {
 	if key == endKey {
 		return s.ends.Value(key)
@@ -151,13 +151,13 @@ func (s *sharing) Value(key any) any {
 	return s.Context.Value(key)
 }
 
-// endKey is that key.
+// endKey is the key by which package context asks for the end of a context.
 var endKey = func() (key any) {
 	_ = context.Cause(asked{context.Background(), &key})
 	return key
 }()
 
-// An asked is a context that has ended, and notes the key that it is asked for.
+// An asked is a context that has ended, and notes the key for which its value is asked.
 type asked struct {
 	context.Context
 	key *any
@@ -170,23 +170,23 @@ func (a asked) Value(key any) any {
 	return nil
 }
 
-// A Life says whether a hold is held. The contexts of the hold refer to it, so that it stays as
-// long as they do.
+// A Life says whether a hold is held. The contexts of the hold refer to the Life, so that it lives
+// as long as they do.
 type Life struct{ over, dropped atomic.Bool }
 
 // IsOver reports whether the hold is about to be released, or was released, lost or passed on.
 func (l *Life) IsOver() bool { return l.over.Load() }
 
 // Drop notes that the program has dropped the handle of the hold, and cannot release it any more.
-// It is called by the runtime's goroutine for cleanups, which belongs to no bubble of
-// testing/synctest: so it does no more.
+// It does no more: it is called by the runtime's goroutine for cleanups, which belongs to no bubble
+// of testing/synctest.
 func (l *Life) Drop() { l.dropped.Store(true) }
 
 // IsDropped reports whether the hold is held, and the program has dropped its handle.
 func (l *Life) IsDropped() bool { return l != nil && l.dropped.Load() && !l.over.Load() }
 
 // An Outlived is the error of a call that was a guest of a hold which has ended. The call has taken
-// nothing, and begins again as another owner. The Observer is told of both tries as of one call.
+// nothing, and is repeated as another owner. The Observer is told of both attempts as of one call.
 type Outlived struct {
 	Lock      string    // the name of the lock
 	Began     time.Time // the time at which the call began
@@ -197,8 +197,8 @@ func (e *Outlived) Error() string {
 	return fmt.Sprintf("rlock: lock %q: the hold that the context comes from is over", e.Lock)
 }
 
-// A Whole is a hold of several locks, as the client of each of them knows it. The Observer, the log
-// and the owner are told of the whole in place of its parts.
+// A Whole is a hold of a multi or red lock, as the clients of its parts know it. The Observer, the
+// log and the owner are told of the whole in place of its parts.
 type Whole struct {
 	Name string
 	Kind Kind
@@ -212,31 +212,31 @@ type Whole struct {
 // ends.
 func (w *Whole) SetHeld(held bool) { w.held.Store(held) }
 
-// IsHeld reports whether the whole is held. If not, its parts belong to an attempt, and are no
-// holds of the owner.
+// IsHeld reports whether the whole is held. If it is not, its parts belong to an attempt, and do
+// not count as holds of the owner.
 func (w *Whole) IsHeld() bool { return w.held.Load() }
 
-// TellsLong reports whether it has yet to be logged that the whole is held for a long time. Only
-// the first call returns true.
+// TellsLong reports whether the long hold of the whole has yet to be logged. Only the first call
+// returns true.
 func (w *Whole) TellsLong() bool { return !w.long.Swap(true) }
 
-// A Part is one level of a lock that was acquired, as a lock over several knows it. Its methods may
-// be called concurrently.
+// A Part is one level of a lock, as the multi or red lock knows it whose part it is. Its methods
+// may be called concurrently.
 type Part interface {
 	// Context returns a context that ends when the part does.
 	Context() context.Context
 	// Err returns nil while the part is held, [ErrNotHeld] after its release, and the cause of the
 	// loss after a loss.
 	Err() error
-	// ValidUntil returns the time until which the lock is certainly held, zero if it is not held.
+	// ValidUntil returns the time until which the lock is certainly held; zero if it is not held.
 	ValidUntil() time.Time
-	// SetLease asks for the lease from now on, 0 for the watchdog. It waits for nothing, and
-	// changes nothing of a part that is over.
+	// SetLease sets the lease from now on, or has the watchdog renew the part if the lease is 0. It
+	// waits for nothing, and does not change a part that is over.
 	SetLease(lease time.Duration)
-	// Release gives the part back, and returns once that is confirmed.
+	// Release gives the part back, and returns once Redis confirms the release.
 	Release(ctx context.Context) error
-	// ReleaseLater is Release that waits for nothing, and changes nothing of a part that is being
-	// released. The next acquire of the lock in this process waits for the release.
+	// ReleaseLater gives the part back, and waits for nothing. It does not change a part that is
+	// being released. The next acquire of the lock in this process waits for the release.
 	ReleaseLater()
 }
 

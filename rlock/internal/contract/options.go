@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// An Answer is filled in by an Acquire with WithAnswer: package once has it for the values that a
-// leader leaves behind.
+// An Answer is filled in by an Acquire with WithAnswer, with which package once takes the value
+// that another caller has left behind.
 type Answer struct {
-	Text   string    // the string that the script of ReleaseWith, or of Unless, has returned
-	Waited bool      // the call had to wait, also if it holds the lock now
+	Text   string    // the string that the script of ReleaseWith, or of Unless, returned
+	Waited bool      // the call had to wait; it may hold the lock now
 	Clock  int64     // Redis' clock in µs, read by the first command of the call; 0 if there was none
-	Read   time.Time // the time at which that command was sent
+	Read   time.Time // the time at which the first command was sent
 
 	// Unless is a Lua script, or "", with Keys and Args as for Hold.Exec. It runs in the step that
-	// takes the lock or a place in the queue, before that. If it returns a string, that is the
-	// answer and nothing is taken. Checked says that the step was executed, with either result.
+	// takes the lock or a place in the queue, and before that. If it returns a string, the string
+	// is the answer, and nothing is taken. Checked says that the step was executed, with either
+	// result.
 	Unless     string
 	Keys, Args []string
 	Checked    bool
@@ -24,30 +25,31 @@ type Answer struct {
 
 // AcquireOptions are the options of an acquire.
 type AcquireOptions struct {
-	Lease      time.Duration // the lease of the hold; 0 for one that the watchdog keeps until Unlock
-	MaxHold    time.Duration // the longest hold, until which the watchdog keeps it; 0 for none
-	MinHold    time.Duration // the least hold, from the acquire on; only with a handle; 0 for none
+	Lease      time.Duration // the lease of the hold; 0 if the watchdog renews it until Unlock
+	MaxHold    time.Duration // the longest time of the hold, for which the watchdog renews it; 0 for none
+	MinHold    time.Duration // the least time for which the lock stays taken after the acquire, only with a handle; 0 for none
 	Wait       time.Duration // the time to wait for the lock; 0 for a single attempt
 	More       int           // the number of permits of a semaphore beside the first
 	MaxWaiters int32         // the number of callers that may wait, this one included; 0 for any number, negative for none
-	Standing   bool          // the caller waits and holds for long by design, which is not logged
+	Standing   bool          // long waits and holds of the caller are by design, and are not logged
 
-	// Progress is called with the caller's place among the waiters, once that is known and whenever
-	// it changes. It may be nil.
+	// Progress is called with the caller's place among the waiters, once the place is known and
+	// whenever it changes. It may be nil.
 	Progress func(place, waiting int)
-	// Answer is filled in when the call returns. It is nil for a call that takes no answer of a
-	// release.
+	// Answer is filled in when the call returns. It is nil for a call that takes no answer from
+	// another holder.
 	Answer *Answer
 }
 
-// Standing is an rlock.AcquireOption of package elect: the call waits for long by design, as a
-// standby does, and that is not logged.
+// Standing is an rlock.AcquireOption of package elect: the call waits for long by design, like a
+// standby, and is not logged.
 func Standing(o *AcquireOptions) { o.Standing = true }
 
 // WithAnswer is an rlock.AcquireOption which lets another holder answer a call that waits: if the
 // script of its Hold.ReleaseWith returns a string, Acquire returns ErrAnswered, and *a has the
-// string. Of the calls of one client for a lock, the one that has the client's place in Redis'
-// queue is answered. Only plain, fenced and fair locks have answers (else errors.ErrUnsupported).
+// string. If several calls of one client wait for a lock, only the call that has the client's place
+// in Redis' queue is answered. Only plain, fenced and fair locks have answers (else
+// errors.ErrUnsupported).
 func WithAnswer(a *Answer) func(*AcquireOptions) {
 	return func(o *AcquireOptions) { o.Answer = a }
 }
@@ -70,19 +72,19 @@ const (
 // Forever is the wait of a call that only its context ends.
 const Forever time.Duration = math.MaxInt64
 
-// Silence is the time without an answer to its commands after which a server is taken for dead,
-// until it answers.
+// Silence is the time after which a server that answers no command is taken for dead, until it
+// answers again.
 const Silence = 250 * time.Millisecond
 
 type freshKey struct{}
 
-// WithFresh returns a context that says whether package once is to return only values of functions
+// WithFresh returns a context that tells package once whether to return only values of functions
 // that begin after the call.
 func WithFresh(ctx context.Context, fresh bool) context.Context {
 	return context.WithValue(ctx, freshKey{}, fresh)
 }
 
-// IsFresh reports what the innermost WithFresh says, false if there is none.
+// IsFresh returns the value of the innermost WithFresh; false if there is none.
 func IsFresh(ctx context.Context) bool {
 	fresh, _ := ctx.Value(freshKey{}).(bool)
 	return fresh

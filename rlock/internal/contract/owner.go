@@ -15,22 +15,24 @@ import (
 // An Owner is the holder of a lock: see package rlock. The zero Owner is no owner.
 type Owner struct {
 	ID uint64
-	// Guest says that a call does not come from the owner itself, but from elsewhere with the
-	// context of one of its holds. A guest nests in the owner's holds. Levels of guests do not make
-	// the owner a holder: when its own are over, calls of the owner wait for the guests.
+	// Guest is set for a call in the name of the owner that does not come from the owner itself,
+	// but has the context of one of its holds. A guest nests in the owner's holds. Levels of guests
+	// do not make the owner a holder: when the owner's own levels are closed, its calls wait for
+	// the guests.
 	Guest bool
 }
 
 // Goroutine ids count up from 1 and are never reused, so that the numbers above them are free:
-// firstOwner is where NewOwner begins, firstHandle where the owners begin that belong to one handle
-// alone. All are below 1<<53, so that a JSON parser that reads numbers as floats keeps them.
+// NewOwner counts from firstOwner, and owners that belong to one handle from firstHandle. All are
+// below 1<<53, so that a JSON parser that reads numbers as floats keeps them.
 const (
 	firstOwner  = 1 << 48
 	firstHandle = 1 << 52
 )
 
-// lastOwner and lastHandle are the owners made last. Each process counts from a random number:
-// two servers show one number only for one owner, see composite/force.go.
+// lastOwner and lastHandle are the numbers of the owners made last. Each process counts from a
+// random number, so that two servers that show the same number show the same owner: see
+// composite/force.go.
 var lastOwner, lastHandle atomic.Uint64
 
 func init() {
@@ -48,8 +50,8 @@ func NewHandleOwner() Owner { return Owner{ID: lastHandle.Add(1)} }
 // OfHandle reports whether o belongs to one Hold alone.
 func (o Owner) OfHandle() bool { return o.ID >= firstHandle }
 
-// IsNamed reports whether the owner is one that a program has made: not a goroutine, and not that
-// of one handle.
+// IsNamed reports whether a program has made the owner: it is neither a goroutine nor the owner of
+// one handle.
 func (o Owner) IsNamed() bool { return o.ID >= firstOwner && !o.OfHandle() }
 
 // Goroutine returns the id of the owner's goroutine, 0 if the owner is no goroutine.
@@ -60,7 +62,7 @@ func (o Owner) Goroutine() uint64 {
 	return 0
 }
 
-// Words names the owner as its code knows it.
+// Words describes the owner as its program knows it.
 func (o Owner) Words() string {
 	if o.Guest {
 		return "a call with the context of " + Owner{ID: o.ID}.Words()
@@ -71,7 +73,7 @@ func (o Owner) Words() string {
 	return o.Title()
 }
 
-// Title names the owner with its number.
+// Title describes the owner with its number.
 func (o Owner) Title() string {
 	if o.Goroutine() == 0 {
 		return "owner " + o.String()
@@ -79,14 +81,14 @@ func (o Owner) Title() string {
 	return "goroutine " + o.String()
 }
 
-// String returns the number as it stands in Redis.
+// String returns the number as Redis has it.
 func (o Owner) String() string { return strconv.FormatUint(o.ID, 10) }
 
 // MarshalText returns what String returns, for logs in JSON.
 func (o Owner) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, o.ID, 10), nil }
 
-// goidKnows reports whether goid knows this Go version: it reads the id from the runtime's own
-// structure, and a wrong number would let one goroutine into another's lock.
+// goidKnows reports whether goid knows this Go version. It reads the id from the runtime's own
+// structure, and with a wrong number one goroutine could use another's lock.
 var goidKnows = uint64(goid.Get()) == PrintedGoroutineID()
 
 // GoroutineID returns the id of the calling goroutine.
@@ -117,7 +119,7 @@ func PrintedGoroutineID() uint64 {
 	return id
 }
 
-// A Site is the place in the code at which a lock was taken. The zero Site is not known.
+// A Site is the place in the program at which a lock was taken. The zero Site is an unknown place.
 type Site struct {
 	Function string // the name of the function, with the path of its package
 	File     string

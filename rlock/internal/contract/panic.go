@@ -2,8 +2,8 @@ package contract
 
 import "fmt"
 
-// A PanicError is the panic of a user's function that was called in another goroutine than its
-// caller's, for the caller: the stack shows where the panic began.
+// A PanicError is the panic of a user's function in another goroutine than its caller's. It is
+// passed to the caller, with the stack at which the panic began.
 type PanicError struct {
 	Value any
 	Stack []byte

@@ -2,27 +2,27 @@ package contract
 
 import "time"
 
-// A Look says which locks of a client are looked at.
+// A Look says what ReadLocks reads of a client.
 type Look struct {
-	Holds bool // locks that are held
-	Waits bool // locks for which calls wait, and these calls
-	// Locate is the time before which calls began that are to find out where they were made, for a
-	// later look; zero for none.
+	Holds bool // read the locks that are held
+	Waits bool // read the locks for which calls wait, and these calls
+	// Locate has the calls that began before this time find out their sites, for a later look; zero
+	// for none.
 	Locate time.Time
 }
 
-// A View is a lock as one client has it at one moment, or a part of its waits.
+// A View is a lock as one client has it at one moment. A lock with many waits has several views.
 type View struct {
 	Name       string
 	Kind       Kind      // the kind of its writers
 	ReadKind   Kind      // the kind of its readers
-	ValidUntil time.Time // the time until which this client certainly has it
+	ValidUntil time.Time // the time until which this client certainly has the lock
 	Permits    int       // the number of permits of a semaphore that are held; 0 for other locks
 	Levels     []Level
 	Waits      []Wait
 
-	// The tenure in Redis, "<uuid>:", and the first level of a lock that is held here while calls
-	// wait for it.
+	// Tenure is "<uuid>:" of the tenure in Redis, and Holder its first level, for a lock that is
+	// held here while calls wait for it.
 	Tenure string
 	Holder Level
 }
@@ -35,19 +35,19 @@ func (v *View) KindOf(reads bool) Kind {
 	return v.Kind
 }
 
-// A Level is one level of an owner that is held.
+// A Level is one open level of an owner.
 type Level struct {
 	Owner     Owner
 	Goroutine uint64 // the goroutine that has called; 0 if it is not known
 	Reads     bool
 	First     bool      // the owner held nothing before
-	Since     time.Time // the time at which it was acquired
-	Until     time.Time // the end of its lease; zero: it is renewed until its Unlock
+	Since     time.Time // the time at which the level was acquired
+	Until     time.Time // the end of the lease; zero if the level is renewed until its Unlock
 	Site      *Site
-	Whole     *Whole // the whole that it is held for, or nil
-	Standing  bool   // it is held for long by design: see Standing
+	Whole     *Whole // the multi or red lock as whose part the lock is held, or nil
+	Standing  bool   // the hold is long by design: see Standing
 	Release   func() // releases the level, if its own handle was dropped; else nil
-	Dropped   bool   // its handle, or that of its whole, was dropped
+	Dropped   bool   // the handle of the level, or of its whole, was dropped
 }
 
 // A Wait is one call that waits for the lock.
@@ -57,9 +57,9 @@ type Wait struct {
 	Reads     bool
 	Since     time.Time
 	Site      *Site  // the place of the call; nil if it is neither recorded nor found yet
-	Whole     *Whole // the whole that it waits for, or nil
+	Whole     *Whole // the multi or red lock as whose part the lock is waited for, or nil
 	Holder    string // the holder that Redis has named last, or ""
-	Endless   bool   // the key of that holder has no TTL
-	Logged    bool   // it was logged that it waits for its own goroutine
-	Standing  bool   // it waits for long by design: see Standing
+	Endless   bool   // the key of the holder has no TTL
+	Logged    bool   // the log says that the call waits for its own goroutine
+	Standing  bool   // the wait is long by design: see Standing
 }

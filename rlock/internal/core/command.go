@@ -98,7 +98,7 @@ type Mirrored struct {
 	Exact  bool // the lease may become shorter, and foreign clients that wait are notified
 	Writes int  // the number of levels that are not shared
 	Reads  bool // some levels are shared
-	Renews bool // the Mirror renews a hold, and is not the first after a claim; for statistics
+	Renews bool // the Mirror renews a hold without a lease of its own, and is not the first after a claim; for statistics
 }
 
 // A Bound makes a Join conditional: Redis undoes it in the same step if it would leave more than

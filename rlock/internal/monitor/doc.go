@@ -4,6 +4,6 @@
 //	Source ──► Uses           the holds and the waits         uses.go
 //	       └─► watch ──► log  waits and holds that last        watch.go
 //
-// A look at all locks costs a client time. So it holds no mutex for long, and a pause follows that
-// is ten times as long.
+// A look at all locks takes time. So it holds no mutex for long, and the pause after it is ten
+// times as long as the look.
 package monitor

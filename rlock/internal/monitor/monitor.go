@@ -34,7 +34,7 @@ type Diag struct {
 	holds background.Task // looks at holds that last
 }
 
-// New returns the Diag of a client, with which it ends.
+// New returns the Diag of a client. The Diag ends when the client closes.
 func New(c Config) *Diag {
 	d := &Diag{Config: c}
 	d.waits = background.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&waitWatch{Diag: d}).work}
@@ -42,5 +42,5 @@ func New(c Config) *Diag {
 	return d
 }
 
-// pausePerLook is the ratio of the pause after a look to the time that the look took.
+// pausePerLook is the least ratio of a pause to the look before it.
 const pausePerLook = 10

@@ -10,11 +10,11 @@ import (
 
 // A Source is the locks of a client.
 type Source interface {
-	// Look calls yield with each lock that the look is about. Calls that wait for the answer to
-	// their first attempt do not count. A lock with many waits is in several views, one after the
-	// other, the first of which has its levels. No mutex is held in yield, nor for longer than a
-	// millisecond in between, so that two views may be of different moments. The view is yield's
-	// until it returns.
+	// ReadLocks calls yield with each lock that the look asks for. Calls that wait for the answer
+	// to their first attempt do not count. A lock with many waits has several consecutive views,
+	// and the first of them has its levels. ReadLocks holds no mutex during yield, and none for
+	// longer than a millisecond in between: two views may be of different moments. The view is
+	// valid until yield returns.
 	ReadLocks(look contract.Look, yield func(*contract.View))
 }
 
@@ -24,17 +24,17 @@ type Use struct {
 	Kind       contract.Kind
 	Owner      uint64    // the number of the owner
 	Since      time.Time // the time at which the owner acquired the lock, or began to wait
-	ValidUntil time.Time // zero for a wait, as are Depth and Permits
-	Depth      int       // the number of times that the owner has to unlock it
+	ValidUntil time.Time // the time until which the hold is certainly valid; zero for a wait, as are Depth and Permits
+	Depth      int       // the number of times that the owner has to unlock the lock
 	Permits    int       // the number of permits of a semaphore that the owner has taken
-	PartOf     string    // the name of the lock over several that it is used for, or ""
+	PartOf     string    // the name of the multi or red lock as whose part the lock is used, or ""
 	Site       contract.Site
 	Goroutine  uint64 // the goroutine that has called; 0 if it is not known
 	Waits      bool   // the owner waits for the lock
 }
 
-// Uses returns a use for each owner of each lock that the client holds, and one for each call that
-// waits if waits is set. They are in the order of time, and by name and owner where the times are
+// Uses returns a use for each owner of each lock that the client holds and, if waits is set, a use
+// for each call that waits. They are sorted by time, and by name and owner where the times are
 // equal, so that the same uses have the same order at every look. They may be of different moments.
 func Uses(s Source, waits bool) []Use {
 	b := &builder{now: time.Now(), indexes: make(map[contract.Owner]int)}
@@ -42,7 +42,7 @@ func Uses(s Source, waits bool) []Use {
 	return inOrder(b.uses)
 }
 
-// inOrder returns the uses in their order. They are large, so their indexes are sorted.
+// inOrder sorts the uses. They are large, so it sorts their indexes.
 func inOrder(uses []Use) []Use {
 	type index struct {
 		since int64
@@ -77,8 +77,8 @@ type builder struct {
 // A hold is all levels that an owner has of a lock.
 type hold struct {
 	use   Use
-	until time.Time // the end of the lease that its levels ask for
-	kept  bool      // one of them is renewed until its Unlock
+	until time.Time // the end of the lease for which the levels ask
+	kept  bool      // one of the levels is renewed until its Unlock
 }
 
 func (b *builder) add(v *contract.View) {
@@ -107,7 +107,7 @@ func (b *builder) add(v *contract.View) {
 // few is the number of owners up to which a search costs less than a map.
 const few = 8
 
-// holdOf returns the hold of the owner, which is made if there is none.
+// holdOf returns the hold of the owner, and makes it if there is none.
 func (b *builder) holdOf(v *contract.View, o contract.Owner) *hold {
 	if len(v.Levels) <= few {
 		for i := range b.holds {
@@ -143,7 +143,7 @@ func (b *builder) level(v *contract.View, l *contract.Level) {
 	}
 }
 
-// partOf names the whole that the use is for, nil for none.
+// partOf notes the whole as whose part the lock is used; nil for none.
 func partOf(u *Use, w *contract.Whole) {
 	if w != nil {
 		u.PartOf, u.Site = w.Name, contract.Known(w.Site)

@@ -6,18 +6,18 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 )
 
-// Waits and holds that last for a long time, and goroutines that wait for their own lock, are found
-// by looks: while calls wait, one a second; while locks are held, one a minute; and one at the time
-// when a wait or a hold that was seen before will have lasted for long enough. So none of them has
-// a timer, and short holds cost nothing. Handles that the program has dropped are found as well.
+// Looks find waits and holds that last for a long time, and goroutines that wait for their own
+// lock: one look a second while calls wait, one a minute while locks are held, and one at the time
+// at which a wait or a hold that was seen before reaches its limit. So no wait and no hold has a
+// timer, and short holds cost nothing. Looks also find handles that the program has dropped.
 
 const (
 	// lookTime and leastPause are the longest and the shortest time from a look to the next one.
 	lookTime, leastPause = time.Second, 50 * time.Millisecond
-	// mostHoldLook is the longest time from a look at holds to the next one: a handle may have been
-	// dropped.
+	// mostHoldLook is the longest time between two looks at holds: a handle may have been dropped.
 	mostHoldLook = time.Minute
-	// ownTime is the age of a wait at which its goroutine is looked for among the holders.
+	// ownTime is the age at which a wait is compared with the holders: its own goroutine may be
+	// one.
 	ownTime = time.Second
 )
 
@@ -45,13 +45,13 @@ func (l *look) begin(longest time.Duration) {
 	l.next = l.now.Add(longest)
 }
 
-// end returns what a task does next.
+// end returns what background.Task does next: pause, and look again or not.
 func (l *look) end() (pause time.Duration, again bool) {
 	return max(leastPause, pausePerLook*time.Since(l.now), l.next.Sub(l.now)), l.again
 }
 
-// isDue reports whether what began at since has lasted for limit. If not, it makes the next look
-// come in time for that.
+// isDue reports whether a wait or hold that began at since has lasted for limit. If it has not,
+// isDue makes the next look come in time for it.
 func (l *look) isDue(since time.Time, limit time.Duration) bool {
 	at := since.Add(limit)
 	if at.After(l.now) && at.Before(l.next) {
@@ -65,16 +65,16 @@ type waitWatch struct {
 	*Diag
 	look
 	searched memory           // waits whose own goroutine was looked for among the holders
-	logged   memory           // waits that were logged since they last
-	due      map[lasting]bool // waits whose own goroutine is to be looked for now
+	logged   memory           // waits that were logged as long
+	due      map[lasting]bool // waits whose own goroutine this look has to find
 }
 
 // A holdWatch looks at holds. It is used by one goroutine at a time.
 type holdWatch struct {
 	*Diag
 	look
-	logged  memory // holds that last
-	dropped memory // holds that were logged since their handles were dropped
+	logged  memory // holds that were logged as long
+	dropped memory // holds that were logged because their handles were dropped
 }
 
 // A lasting is a wait or a hold.
@@ -85,14 +85,13 @@ type lasting struct {
 	since time.Time
 }
 
-// A memory has the waits or holds that were dealt with. Those that have ended are forgotten at the
-// next look.
+// A memory has the waits or holds that earlier looks have dealt with. A look forgets those that it
+// does not meet.
 type memory struct{ before, now map[lasting]bool }
 
 func (m *memory) begin() { m.before, m.now = m.now, make(map[lasting]bool) }
 
-// had reports whether this wait or hold was dealt with at an earlier look. If so, it stays in the
-// memory.
+// had reports whether an earlier look has dealt with the wait or hold. If so, the memory keeps it.
 func (m *memory) had(one lasting) bool {
 	had := m.before[one]
 	if had {
@@ -152,7 +151,7 @@ func (w *waitWatch) wait(v *contract.View, one *contract.Wait) {
 		w.searched.now[key], w.due[key] = true, true
 	}
 	switch {
-	case w.LongWait <= 0 || one.Whole != nil || one.Standing: // a whole reports its own waits
+	case w.LongWait <= 0 || one.Whole != nil || one.Standing: // the whole logs its own waits
 	case !w.isDue(one.Since, w.LongWait) || w.logged.had(key):
 	case one.Site == nil: // its goroutine finds out the site
 		w.next = w.now
@@ -175,7 +174,7 @@ func (w *waitWatch) tellOwnWaits() {
 		if v.Kind == contract.KindSemaphore {
 			return
 		}
-		for i := range v.Levels { // only the first of several views of a lock has its levels
+		for i := range v.Levels { // of several views of a lock only the first has its levels
 			if l := &v.Levels[i]; l.Goroutine != 0 {
 				holders[key{v.Name, l.Goroutine}] = *l
 			}
@@ -193,7 +192,7 @@ func (w *waitWatch) tellOwnWaits() {
 	})
 }
 
-// wholeSite returns where a lock was taken, or the lock over several that it is for.
+// wholeSite returns the place at which the whole was taken, or the lock if it is no part.
 func wholeSite(of *contract.Whole, site *contract.Site) string {
 	if of != nil {
 		site = of.Site
@@ -201,7 +200,7 @@ func wholeSite(of *contract.Whole, site *contract.Site) string {
 	return contract.Known(site).String()
 }
 
-// tellLongWait logs a wait that has lasted too long, with the holder as far as it is known.
+// tellLongWait logs a wait that has lasted too long, and the holder if it is known.
 func (w *waitWatch) tellLongWait(v *contract.View, one *contract.Wait) {
 	holder, where := one.Holder, ""
 	if v.Tenure != "" {
@@ -216,7 +215,7 @@ func (w *waitWatch) tellLongWait(v *contract.View, one *contract.Wait) {
 	w.Logger.Warn("rlock: a call waits for a lock for a long time", about...)
 }
 
-// hold looks at a level. A hold is reported for its first level.
+// hold looks at a level. Only the first level of a hold is reported.
 func (w *holdWatch) hold(v *contract.View, one *contract.Level) {
 	key := lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}
 	if w.LongHold <= 0 || !one.First || one.Standing || !w.isDue(one.Since, w.LongHold) || w.logged.had(key) {
@@ -225,7 +224,7 @@ func (w *holdWatch) hold(v *contract.View, one *contract.Level) {
 	w.logged.now[key] = true
 	name, kind, site := v.Name, key.kind, one.Site
 	if whole := one.Whole; whole != nil {
-		if !whole.TellsLong() { // the first of its parts reports it, in its name
+		if !whole.TellsLong() { // the whole was reported for another of its parts
 			return
 		}
 		name, kind, site = whole.Name, whole.Kind, whole.Site
@@ -235,8 +234,7 @@ func (w *holdWatch) hold(v *contract.View, one *contract.Level) {
 }
 
 // checkDropped logs a level whose handle the program has dropped, and releases it if the Config
-// says so. Such a level ends only with its
-// lease, its longest hold or the process.
+// says so. Such a level ends only with its lease, its longest hold or the process.
 func (w *holdWatch) checkDropped(v *contract.View, one *contract.Level) {
 	if !one.Dropped {
 		return
