@@ -3,6 +3,7 @@
 //
 //	inspect.Of(client).Lock(ctx, name)       Lock: the state of one lock in Redis
 //	inspect.Of(client).Locks(ctx, pattern)   the names of the locks that are held
+//	inspect.Of(client).Watch()               Watch: many locks, again and again, at little cost
 //	inspect.Of(client).ForceUnlock(ctx, l)   releases the holders that Lock has shown
 //	inspect.Of(client).Held()                []Held: the locks that this client holds
 //	inspect.Of(client).Stats()               Stats: figures about the client

@@ -42,14 +42,9 @@ func (i Inspector) ID() string { return i.driver.ID.Prefix }
 // than a lock, and with [rlock.ErrNoPermission] without the rights in docs/operations.md. A failure
 // to find out processes, foreign clients or tokens is no error.
 func (i Inspector) Lock(ctx context.Context, name string) (Lock, error) {
-	key := i.keyOf(name)
-	var keys [forms]*wire.Keys
-	for at, id := range [forms]driver.KindID{driver.FencedKind, driver.ReadWriteKind, driver.SemaphoreKind} {
-		n := i.driver.NewName(id, key)
-		if n.Err != nil && at == 0 {
-			return Lock{}, n.Err
-		}
-		keys[at] = &n.Keys
+	keys, err := i.keysOf(name)
+	if err != nil {
+		return Lock{}, err
 	}
 	found, err := read(ctx, i.driver.Redis, keys)
 	if err != nil {

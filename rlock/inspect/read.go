@@ -34,18 +34,19 @@ func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, err
 	if err := r.AwaitConnection(ctx, keys[0]); err != nil {
 		return Lock{}, wire.ExplainTo(ctx, err)
 	}
-	replies, err := r.Survey(ctx, keys[0].Slot, questions(r, keys)...)
-	if err == nil {
-		err = i.read(replies, keys)
-	}
+	results, err := r.Survey(ctx, keys[0].Slot, subjectOf(keys).commands(r, questions(r.Sharded))...)
 	if err != nil {
 		return Lock{}, err
 	}
-	i.leaveOutTheDead(ctx, r, keys[1])
-	// In a Cluster with plain pub/sub no node knows all subscribers.
-	if r.CountsSubscribers() {
-		i.readForeign(replies[asksForeign])
+	replies := make([]rueidis.RedisMessage, len(results))
+	for at, result := range results {
+		replies[at], _ = result.ToMessage() // which has the error of the server, if there is one
 	}
+	if err = i.read(replies, keys); err != nil {
+		return Lock{}, err
+	}
+	i.leaveOutTheDead(ctx, r, keys[1])
+	i.readForeign(r, replies)
 	if i.HolderCount+i.Waiting > 0 {
 		i.locate(r.Processes(ctx, keys[0]))
 	}
@@ -102,38 +103,73 @@ const (
 	asksQueues // the number of tickets of each form, and the first of them
 )
 
-// questions are the commands of an inspection.
-func questions(r *wire.Redis, keys [forms]*wire.Keys) []rueidis.Completed {
+// A subject has the names that the questions about one lock have: its keys, and its channels.
+type subject struct{ keys, channels []string }
+
+func subjectOf(keys [forms]*wire.Keys) subject {
 	plain, rw := keys[0], keys[1]
-	ask := func(key string, words ...string) rueidis.Completed {
-		return r.Arbitrary(key, words...)
-	}
-	limit := strconv.Itoa(Limit)
-	count := "NUMSUB"
-	if r.Sharded {
-		count = "SHARDNUMSUB"
-	}
-	asked := []rueidis.Completed{
-		asksLease:   ask(plain.Key, "PTTL"),
-		asksMode:    ask(plain.Key, "HGET", "mode"),
-		asksSize:    ask(plain.Key, "HLEN"),
-		asksFields:  ask(plain.Key, "HSCAN", "0", "COUNT", limit),
-		asksToken:   ask(plain.Extra(), "GET"),
-		asksNote:    ask(wire.Beside(plain.Key, NoteKey), "GET"),
-		asksForeign: r.Client.B().Arbitrary("PUBSUB", count, plain.Channel(), plain.Ushers(), rw.Channel(), rw.Ushers()).Build(),
-		asksCount:   ask(plain.Key, "ZCOUNT", "0", "+inf"),
-		asksPermits: ask(plain.Key, "ZRANGE", "-"+limit, "-1", "WITHSCORES"),
-		asksClock:   r.Client.B().Time().Build(),
+	s := subject{
+		keys:     []string{plain.Key, plain.Extra(), wire.Beside(plain.Key, NoteKey)},
+		channels: []string{plain.Channel(), plain.Ushers(), rw.Channel(), rw.Ushers()},
 	}
 	for _, k := range keys {
-		asked = append(asked, ask(k.Queue(), "ZCOUNT", "1", "+inf"), ask(k.Queue(), "ZRANGEBYSCORE", "1", "+inf", "LIMIT", "0", limit))
+		s.keys = append(s.keys, k.Queue())
+	}
+	return s
+}
+
+// questions are the commands of an inspection, which only read. A word "$0" stands for the key of
+// that index of the subject, a word "@0" for the channel. A key is the second word.
+func questions(sharded bool) [][]string {
+	limit := strconv.Itoa(Limit)
+	count := "NUMSUB"
+	if sharded {
+		count = "SHARDNUMSUB"
+	}
+	asked := [][]string{
+		asksLease:   {"PTTL", "$0"},
+		asksMode:    {"HGET", "$0", "mode"},
+		asksSize:    {"HLEN", "$0"},
+		asksFields:  {"HSCAN", "$0", "0", "COUNT", limit},
+		asksToken:   {"GET", "$1"},
+		asksNote:    {"GET", "$2"},
+		asksForeign: {"PUBSUB", count, "@0", "@1", "@2", "@3"},
+		asksCount:   {"ZCOUNT", "$0", "0", "+inf"},
+		asksPermits: {"ZRANGE", "$0", "-" + limit, "-1", "WITHSCORES"},
+		asksClock:   {"TIME"},
+	}
+	for _, queue := range [forms]string{"$3", "$4", "$5"} {
+		asked = append(asked, []string{"ZCOUNT", queue, "1", "+inf"}, []string{"ZRANGEBYSCORE", queue, "1", "+inf", "LIMIT", "0", limit})
+	}
+	return asked
+}
+
+// commands returns the questions about the subject.
+func (s subject) commands(r *wire.Redis, questions [][]string) []rueidis.Completed {
+	asked := make([]rueidis.Completed, len(questions))
+	for at, question := range questions {
+		words := slices.Clone(question)
+		about := ""
+		for n, word := range words {
+			switch index, _ := strconv.Atoi(word[1:]); word[0] {
+			case '$':
+				about = s.keys[index]
+			case '@':
+				words[n] = s.channels[index]
+			}
+		}
+		if about != "" {
+			asked[at] = r.Arbitrary(about, slices.Delete(words, 1, 2)...)
+		} else {
+			asked[at] = r.Client.B().Arbitrary(words...).Build()
+		}
 	}
 	return asked
 }
 
 // read reads the replies, but for the foreign clients.
-func (i *inspection) read(replies []rueidis.RedisResult, keys [forms]*wire.Keys) error {
-	if err := i.readLease(replies[asksLease]); err != nil {
+func (i *inspection) read(replies []rueidis.RedisMessage, keys [forms]*wire.Keys) error {
+	if err := i.readLease(&replies[asksLease]); err != nil {
 		return wire.Explain(err)
 	}
 	if err := i.readHolders(replies); err != nil {
@@ -154,12 +190,12 @@ func (i *inspection) read(replies []rueidis.RedisResult, keys [forms]*wire.Keys)
 }
 
 // readHolders reads the owners in a hash, or in the sorted set of a semaphore.
-func (i *inspection) readHolders(replies []rueidis.RedisResult) error {
+func (i *inspection) readHolders(replies []rueidis.RedisMessage) error {
 	err := i.readHash(replies)
 	if !errors.Is(wire.Explain(err), wire.ErrWrongType) {
 		return err
 	}
-	permits, failed := wire.PermitsOf(replies[asksPermits], replies[asksClock])
+	permits, failed := wire.PermitsOf(&replies[asksPermits], &replies[asksClock])
 	switch {
 	case failed == nil:
 		count, _ := replies[asksCount].AsInt64()
@@ -170,10 +206,11 @@ func (i *inspection) readHolders(replies []rueidis.RedisResult) error {
 	return failed
 }
 
-// readForeign counts the foreign clients that wait, if Redis has answered.
-func (i *inspection) readForeign(reply rueidis.RedisResult) {
-	counts, err := reply.ToArray()
-	if err != nil {
+// readForeign counts the foreign clients that wait, if Redis has answered. In a Cluster with plain
+// pub/sub no node knows all subscribers.
+func (i *inspection) readForeign(r *wire.Redis, replies []rueidis.RedisMessage) {
+	counts, err := replies[asksForeign].ToArray()
+	if err != nil || !r.CountsSubscribers() {
 		return
 	}
 	i.Foreign = 0
@@ -184,7 +221,7 @@ func (i *inspection) readForeign(reply rueidis.RedisResult) {
 	}
 }
 
-func (i *inspection) readLease(reply rueidis.RedisResult) error {
+func (i *inspection) readLease(reply *rueidis.RedisMessage) error {
 	left, err := reply.AsInt64()
 	switch {
 	case left == -1:
@@ -211,7 +248,7 @@ func (i *inspection) readPermits(permits []wire.Permit, count int) error {
 }
 
 // readHash reads the owners in a hash.
-func (i *inspection) readHash(replies []rueidis.RedisResult) error {
+func (i *inspection) readHash(replies []rueidis.RedisMessage) error {
 	mode, err := replies[asksMode].ToString() // "" for none
 	if rueidis.IsRedisNil(err) {
 		err = nil
@@ -257,7 +294,7 @@ func (i *inspection) addHolder(field, value string) error {
 	return nil
 }
 
-func (i *inspection) readQueue(of rlock.Kind, replies []rueidis.RedisResult) error {
+func (i *inspection) readQueue(of rlock.Kind, replies []rueidis.RedisMessage) error {
 	waiting, err := replies[0].AsInt64()
 	members, err2 := replies[1].AsStrSlice()
 	if err := cmp.Or(err, err2); err != nil {
@@ -297,4 +334,10 @@ func (i *inspection) locate(p *wire.Processes) {
 	for j := range i.Queue {
 		i.Queue[j].Process = (*Process)(p.OfOwner(wire.OwnerText(i.Queue[j].Owner)))
 	}
+}
+
+// located reports whether the processes of all clients of rlock are known.
+func (i *inspection) located() bool {
+	return !slices.ContainsFunc(i.Holders, func(h Holder) bool { return h.Process == nil && !h.Foreign }) &&
+		!slices.ContainsFunc(i.Queue, func(w Waiter) bool { return w.Process == nil && !w.Foreign })
 }

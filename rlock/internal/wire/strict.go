@@ -24,5 +24,5 @@ func init() {
 	conditionBegins = strict + conditionBegins
 }
 
-// BeStrict does the same for a script of package redisson, which has not been called yet.
+// BeStrict does the same for a script of another package, which has not been called yet.
 func (s *Script) BeStrict() { *s = *ScriptOf(strict + s.text) }

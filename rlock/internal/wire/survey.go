@@ -176,7 +176,7 @@ func Promptly[T any](ctx context.Context, r *Redis, slot uint16, ask func(ctx co
 	return got.value, err
 }
 
-// listTime is the age at which CLIENT LIST of a node is read again.
+// listTime is the age at which Processes reads CLIENT LIST of a node again.
 const listTime = time.Second
 
 // A Process is a process with a client of rlock, by the client name of a connection.
@@ -197,21 +197,27 @@ type Processes struct {
 	Err    error // the error of CLIENT LIST, or nil
 }
 
-// clientLists keeps the processes of each node for listTime, so that many questions in a row cost
-// one CLIENT LIST, whose reply has a line for each connection of the server.
+// clientLists keeps the processes of each node, so that many questions in a row cost one CLIENT
+// LIST, whose reply has a line for each connection of the server.
 type clientLists struct {
 	lock   Limit                 // a limit of one, which guards the fields below
 	byNode map[uint32]*Processes // the last answers
 }
 
-// Processes returns the processes that are connected with the node that serves the lock.
+// Processes returns the processes that are connected with the node that serves the lock, as they
+// were at most a second ago.
 func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
+	return r.ProcessesWithin(ctx, k, listTime)
+}
+
+// ProcessesWithin returns the processes as they were at that age at most.
+func (r *Redis) ProcessesWithin(ctx context.Context, k *Keys, age time.Duration) *Processes {
 	slot, err := r.clientLists.lock.Enter(ctx, r.ctx.Done())
 	if err != nil {
 		return &Processes{Err: err}
 	}
 	node, lists := r.Nodes.NodeOf(k.Slot), r.clientLists.byNode
-	if known := lists[node]; known != nil && time.Since(known.readAt) < listTime {
+	if known := lists[node]; known != nil && time.Since(known.readAt) < age {
 		slot.FreeSlot()
 		return known
 	}
@@ -347,9 +353,17 @@ type Permit struct {
 	Left  time.Duration
 }
 
+// Scored and Numbered are replies of their own, or a part of one.
+type (
+	Scored interface {
+		AsZScores() ([]rueidis.ZScore, error)
+	}
+	Numbered interface{ AsIntSlice() ([]int64, error) }
+)
+
 // PermitsOf returns the permits that are held, by the members of a semaphore's key with their
 // scores, and the reply to TIME. The member "*" (scripts/permits.lua) is no owner.
-func PermitsOf(members, clock rueidis.RedisResult) (held []Permit, err error) {
+func PermitsOf(members Scored, clock Numbered) (held []Permit, err error) {
 	ends, err := members.AsZScores()
 	if err != nil || len(ends) == 0 {
 		return nil, err

@@ -1,0 +1,102 @@
+package insight_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
+	"github.com/go-rlock/rlock/rlock/internal/testbed"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAWatchShowsWhatInspectShows(t *testing.T) {
+	redistest.Over(t, append([]redistest.Kind{redistest.KindEmbedded}, onServers...), func(t *testing.T, server *redistest.Server) {
+		s := testbed.At(t, server)
+		p, q := s.NewClient(), s.NewClient()
+		testbed.Take(t, s.Ctx, p.NewFencedLock("fenced"))
+		testbed.Take(t, s.Ctx, p.NewReadWriteLock("read").Read())
+		testbed.Take(t, s.Ctx, q.NewReadWriteLock("read").Read())
+		testbed.Take(t, s.Ctx, p.NewReadWriteLock("write").Write())
+		testbed.Permits(t, s.Ctx, q.NewSemaphore("semaphore", 3), 2)
+		testbed.Take(t, s.Ctx, p.NewLock("awaited"))
+		waiter := testbed.Start(func() error { return q.NewLock("awaited").Do(s.Ctx, testbed.Nothing) })
+		s.AwaitWaiters(1, "awaited")
+		require.NoError(t, testbed.ErrorOf(s.Do("SET", "other", "data").ToString()))
+
+		names := []string{"fenced", "read", "write", "semaphore", "awaited", "free", "other", ""}
+		locks, errs := inspect.Of(q).Watch().Locks(s.Ctx, names)
+		for at, name := range names {
+			expected, err := inspect.Of(q).Lock(s.Ctx, name)
+			if err != nil {
+				require.ErrorContains(t, errs[at], err.Error())
+				assert.Equal(t, inspect.Lock{}, locks[at])
+				continue
+			}
+			require.NoError(t, errs[at])
+			expected.Lease, expected.Unresolved = locks[at].Lease, locks[at].Unresolved
+			for n := range expected.Holders {
+				expected.Holders[n].Lease = locks[at].Holders[n].Lease
+			}
+			assert.Equal(t, expected, locks[at])
+		}
+		require.ErrorIs(t, errs[6], rlock.ErrWrongType)
+		require.ErrorIs(t, errs[7], rlock.ErrInvalidName)
+		testbed.Frees(t, s.Ctx, p.NewLock("awaited"))
+		require.NoError(t, redistest.Await(t, waiter))
+	})
+}
+
+func TestAWatchFindsAllLocksAgainAndAgain(t *testing.T) {
+	redistest.Over(t, append([]redistest.Kind{redistest.KindEmbedded}, onServers...), func(t *testing.T, server *redistest.Server) {
+		s := testbed.At(t, server)
+		client := s.NewClient(testbed.WithPrefix("shop:"))
+		testbed.Take(t, s.Ctx, s.NewClient().NewLock("another prefix"))
+		var taken []string
+		for n := range 50 {
+			taken = append(taken, fmt.Sprint("lock ", n), fmt.Sprint("permit ", n))
+			testbed.Take(t, s.Ctx, client.NewLock(taken[2*n]))
+			testbed.Permits(t, s.Ctx, client.NewSemaphore(taken[2*n+1], 3), 1)
+		}
+		watch := inspect.Of(client).Watch()
+		for range 2 {
+			found := make(map[string]bool)
+			for range 2 {
+				names, err := watch.Names(s.Ctx)
+				require.NoError(t, err)
+				for _, name := range names {
+					found[name] = true
+				}
+			}
+			for _, name := range taken {
+				assert.Contains(t, found, name)
+			}
+			assert.NotContains(t, found, "another prefix")
+		}
+	})
+}
+
+func TestAWatchReadsAHundredLocksByOneCommand(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p, operator := w.NewClient(), w.NewClient()
+		var names []string
+		for n := range 100 {
+			names = append(names, fmt.Sprint("orders:", n))
+			testbed.Take(t, w.Ctx, p.NewLock(names[n]))
+		}
+		watch := inspect.Of(operator.Client).Watch()
+		_, errs := watch.Locks(w.Ctx, names) // the server learns the script
+		require.NoError(t, errs[99])
+		before := len(operator.Net.Sent(""))
+		_, errs = watch.Locks(w.Ctx, names)
+		require.NoError(t, errs[99])
+		assert.Equal(t, 1, len(operator.Net.Sent(""))-before)
+		require.NoError(t, operator.Close())
+		_, errs = watch.Locks(w.Ctx, names)
+		require.ErrorIs(t, errs[99], rlock.ErrClosed)
+		_, err := watch.Names(w.Ctx)
+		require.ErrorIs(t, err, rlock.ErrClosed)
+	})
+}
