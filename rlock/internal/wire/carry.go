@@ -9,8 +9,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// Carry sends a command in the goroutine of its caller, and fills in the answer; it is an error if
-// ctx ends before there is one.
+// Carry sends a command in the goroutine of its caller, and fills in the answer. If ctx ends first,
+// the answer is an error.
 func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	if err := r.Ready(ctx, x.Keys); err != nil {
 		x.Answer = x.failedAnswer(err)
@@ -32,9 +32,9 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	}
 	order := Order{Call: r.callFor(x), Slot: x.Keys.Slot, First: x.First, At: x.At, HasSource: op == core.Write || x.Cmd.Carries || x.Unless != nil}
 	result, sent := r.Send(ctx, order)
-	// The call of a command with a source of the user does not know which of its keys are those of
-	// Redisson's fair queue. If the server refused these keys, the command is built again without
-	// them.
+	// The call of a command with a source of the user does not know which of its keys belong to
+	// Redisson's fair queue. If the server refused them, the command is built again without these
+	// keys.
 	if (x.Unless != nil || x.Cmd.Carries) && r.withoutFair(result.Error()) {
 		order.Call, order.First = r.callFor(x), false
 		result, sent = r.Send(ctx, order)
@@ -70,8 +70,8 @@ func (r *Redis) sendForce(ctx context.Context, x *Exchange) {
 }
 
 // most is the largest number of Mirrors, or Acquires, that share one call of a script: the call is
-// most of the cost of a single Mirror. Redis serves no other command during a call of that size,
-// which takes some 50 µs.
+// most of the cost of a single Mirror. A call with most Mirrors takes some 50 µs, during which
+// Redis serves no other command.
 const most = 32
 
 // CarryAll sends commands in one pipeline, and fills in the answers. Mirrors, or Acquires, of one

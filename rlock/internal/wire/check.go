@@ -16,8 +16,8 @@ import (
 // checkPrefix begins the name of the lock of a check, behind the prefix of the client's names.
 const checkPrefix = "rlock_check:"
 
-// mostCheckLease is the longest lease of the lock of a check: what a check has not released is gone
-// by then. WAIT takes a quarter of it at most, as that of a grant: see doReplicated.
+// mostCheckLease is the longest lease of the lock of a check, by whose end a lock that was not
+// released is gone. WAIT takes at most a quarter of the lease, as for a grant: see doReplicated.
 const mostCheckLease = 4 * syncTime
 
 // A check is one lock of a check, and its two commands.
@@ -26,9 +26,9 @@ type check struct {
 	acquire, leave Exchange
 }
 
-// CheckLocks takes and releases a lock whose name begins with prefix, in a Cluster one on each
-// primary that may have such names, all at the same time. It returns the first error, also if ctx
-// ends before the answers are there, or the client closes.
+// CheckLocks takes and releases a lock whose name begins with prefix, in a Cluster one lock on each
+// primary that may have such names, all at the same time. It returns the first error, and returns
+// early if ctx ends or the client closes.
 func (r *Redis) CheckLocks(ctx context.Context, prefix string, id *ID) error {
 	if err := r.Ready(ctx, nil); err != nil {
 		return fmt.Errorf("not connected: %w", Explain(err))
@@ -58,8 +58,8 @@ func (r *Redis) CheckLocks(ctx context.Context, prefix string, id *ID) error {
 	}
 }
 
-// probeAnew is probe; if the connection has ended, which says nothing about the server, it takes
-// the lock over a new one.
+// probeAnew is probe, but repeats it over a new connection if the old one has ended, which says
+// nothing about the server.
 func (r *Redis) probeAnew(ctx context.Context, c *check) error {
 	err := r.probe(ctx, c)
 	if d, why := Diagnose(err); err != nil && d == Unknown && !errors.Is(why, ErrNoAnswer) {
@@ -83,7 +83,7 @@ func (r *Redis) probe(ctx context.Context, c *check) error {
 	c.acquire.Answer = readAnswer(r, &c.acquire, replies[0])
 	c.leave.Answer = readAnswer(r, &c.leave, replies[1])
 	if c.acquire.Answer.Found == core.Holds && c.leave.Answer.Err == nil && !c.leave.Answer.Left {
-		c.leave.Answer = readAnswer(r, &c.leave, r.Do(ctx, leave)) // the server did not know the script of the acquire, which came later
+		c.leave.Answer = readAnswer(r, &c.leave, r.Do(ctx, leave)) // the server, which did not know the script of the acquire, executed the release before the acquire was sent again
 	}
 	return cmp.Or(c.acquire.Answer.Err, c.leave.Answer.Err)
 }
@@ -97,8 +97,8 @@ func (r *Redis) promptly(ctx context.Context, c *check) error {
 	return err
 }
 
-// newChecks returns the locks of a check. A Cluster's nodes are covered by names that are drawn at
-// random: of a node with few slots there may be none.
+// newChecks returns the locks of a check. Names drawn at random cover the nodes of a Cluster; a
+// node with few slots may be left out.
 func (r *Redis) newChecks(prefix string, id *ID) (all []*check, err error) {
 	nodes := r.Nodes.primaries()
 	oneSlot := !r.InCluster() || tagOf(prefix) != prefix
@@ -121,7 +121,7 @@ func (r *Redis) newChecks(prefix string, id *ID) (all []*check, err error) {
 	return all, nil
 }
 
-// newCheck returns the check by the lock of that name, for the owner with that text.
+// newCheck returns the check with the lock of that name, for the owner with that text.
 func (r *Redis) newCheck(name string, text OwnerText) (c *check, err error) {
 	c = new(check)
 	if c.keys, err = r.KeysOf(name, Plain.Layout, r.prefix); err != nil {

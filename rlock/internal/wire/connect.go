@@ -16,9 +16,8 @@ import (
 // Up to Redis 7.0 a server that is loading its data, or is busy with a script, refuses the commands
 // by which rueidis looks for a Cluster. connect tries again, for as long as a connection may take.
 //
-// The connections are named after the client with that id. If the server, or a proxy, refuses the
-// name, they have none. In RESP2 the name is set by CLIENT SETNAME, which needs a right; HELLO
-// needs none.
+// The connections have the client's id as their name, or no name if the server or a proxy refuses
+// it. In RESP2 CLIENT SETNAME sets the name, which needs a right; HELLO needs none.
 func newRueidis(o Options, id string, conns *connections) (rueidis.Client, *absent) {
 	if o.Client != nil {
 		return o.Client, nil
@@ -64,7 +63,7 @@ func refusedBy(option rueidis.ClientOption, message string, d Diagnosis, err err
 }
 
 // unreachable returns the error of connect if no server has answered. A server that is full may
-// hang up without a reply, as does one that rejects the client's certificate.
+// hang up without a reply, and so does a server that rejects the client's certificate.
 func unreachable(option rueidis.ClientOption, err error) error {
 	tls := ", that this port is without TLS (else set Config.Redis.TLSConfig)"
 	if option.TLSConfig != nil {
@@ -113,11 +112,10 @@ func remedy(message string, d Diagnosis) string {
 	return ""
 }
 
-// checkMode returns an error if the client of a single server is connected with a Sentinel, or with
-// a node of a Cluster that refuses to list the other nodes: rueidis takes that for a single server,
-// and the names of the other nodes could never be locked. A server that does not know HELLO is
-// older than Redis 6, or no Redis, and passes. A shared client that is closed, or has lost its
-// server, is an error of [Open].
+// checkMode returns an error if the server that was taken for a single one is a Sentinel, or a node
+// of a Cluster that refuses to list the other nodes: the names of the other nodes could never be
+// locked. A server that does not know HELLO is older than Redis 6, or no Redis, and passes. A
+// shared client that is closed, or has lost its server, is an error of [Open].
 func (r *Redis) checkMode() error {
 	if r.Client.Mode() != rueidis.ClientModeStandalone {
 		return nil
@@ -126,7 +124,7 @@ func (r *Redis) checkMode() error {
 	forced := !shared && r.options.Redis.ForceSingleClient
 	hello, err := r.Hello(r.ctx, r.Client)
 	_, replied := replyText(err)
-	if shared && err != nil && !replied { // its connection may have died idle
+	if shared && err != nil && !replied { // the connection of a shared client may have died idle
 		hello, err = r.Hello(r.ctx, r.Client)
 		_, replied = replyText(err)
 	}
@@ -176,7 +174,7 @@ var (
 // config that have them.
 type login struct{ server, fields string }
 
-// refused returns the error for a reply that refuses the login, or nil for any other reply.
+// refused returns the error for a reply that refuses the login; nil for any other reply.
 func (l login) refused(message string) error {
 	switch {
 	case strings.HasPrefix(message, "NOAUTH"):
@@ -188,8 +186,8 @@ func (l login) refused(message string) error {
 }
 
 // loginOf returns the login that was refused while a client connected. rueidis does not say which
-// server has refused it, so the Sentinels are asked again: if one of them accepts its login, the
-// primary has refused the other.
+// server has refused it, so the Sentinels are asked again: if a Sentinel accepts its login, the
+// primary has refused the other login.
 func loginOf(o rueidis.ClientOption) login {
 	if o.Sentinel.MasterSet == "" {
 		return ofServer

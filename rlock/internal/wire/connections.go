@@ -15,28 +15,31 @@ import (
 
 // connections knows whether the client is connected. In rueidis a command that finds no connection
 // waits until there is one, whatever its context says, since all callers wait for the caller that
-// dials. Then a caller that may leave has to send its command from another goroutine, which costs
-// as much as the rest of a Lock.
+// dials. If there is none, a caller that may leave has to send its command from another goroutine,
+// which costs as much as the rest of a Lock.
 type connections struct {
-	// counted is set if closed is kept: not for a shared client, whose connections are not ours.
+	// counted is set if closed is kept up to date. It is not for a shared client, whose connections
+	// are not ours.
 	counted bool
 	// prompt is set if rueidis' pings end a silent connection within the time of an Unlock.
 	prompt bool
-	// closed counts the connections closed so far. rueidis closes one before it dials the next.
+	// closed is the number of connections closed so far. rueidis closes a connection before it
+	// dials the next.
 	closed atomic.Uint64
 	// changed is the function of OnChange, or nil.
 	changed atomic.Pointer[func(keys []string)]
-	// dialled counts the attempts to open a connection.
+	// dialled is the number of attempts to open a connection.
 	dialled atomic.Uint64
 	// name is the client name of the connections, or "".
 	name string
-	// answered is the latest generation (closed + 1) at which a command was sent that was answered.
+	// answered is the latest generation (closed + 1) in which a command was sent that has an
+	// answer.
 	answered atomic.Uint64
-	// away is the time at which a connection has ended, or a command failed, since the last answer,
-	// in nanoseconds since began; 0 for none.
+	// away is the time of the first end of a connection, or first command that failed, since the
+	// last answer, in nanoseconds since began; 0 for none.
 	away atomic.Int64
 
-	// onReplicated is called when a connection for commands that wait for replicas is opened.
+	// onReplicated is called when a connection is opened for commands that wait for replicas.
 	onReplicated func()
 
 	mu   sync.Mutex         // guards the field below
@@ -88,18 +91,18 @@ func dialOf(o rueidis.ClientOption) dialFunc {
 // was written to it. A server that refuses a connection says so unasked ("ERR max number of clients
 // reached"). rueidis takes that for the answer to its first command; but if the caller's context
 // ends before rueidis has sent one, it panics in a goroutine of its own, which ends the process. An
-// error in reply to UNSUBSCRIBE would do so as well: that command is never sent (see package
-// pubsub, and Redis.together).
+// error in reply to UNSUBSCRIBE would end the process as well, so that command is never sent (see
+// package pubsub, and Redis.doTwo).
 type wire struct {
 	net.Conn
 	conns      *connections
 	address    string
-	replicated bool // it was opened for a command that waits for replicas
+	replicated bool // the connection was opened for a command that waits for replicas
 	asked      atomic.Bool
-	// greeting is what the server has sent, while that may be one reply that says why it hangs up.
-	// Only the reader uses it, and greeted.
+	// greeting is what the server has sent, as long as it may be the one reply with which the
+	// server hangs up. Only the reader uses greeting and greeted.
 	greeting []byte
-	greeted  bool // the server has sent something else
+	greeted  bool // the server has sent more than a greeting
 }
 
 func (w *wire) Close() error {
@@ -132,8 +135,8 @@ func (w *wire) Read(b []byte) (int, error) {
 const longestGreeting = 4 << 10
 
 // greet keeps the first bytes read. When the connection ends with err, and these bytes are an error
-// reply, greet returns that reply: rueidis begins with several commands and, if not all of them are
-// answered, returns err and not the reply.
+// reply, greet returns that reply: rueidis begins with several commands, and returns err in place
+// of the reply if not all of them are answered.
 func (w *wire) greet(read []byte, err error) error {
 	w.greeting = append(w.greeting, read...)
 	line, rest, whole := strings.Cut(string(w.greeting), "\r\n")
@@ -151,12 +154,12 @@ func (w *wire) greet(read []byte, err error) error {
 // errUnasked is the error of a read before anything was written.
 var errUnasked = errors.New("the server was asked nothing yet")
 
-// Generation returns the number of the present connection. Callers take it before they send a
-// command, and pass it to heard when the command is answered.
+// Generation returns the number of the present connection. A caller takes it before it sends a
+// command, and passes it to noteAnsweredAt when the command is answered.
 func (r *Redis) Generation() uint64 { return r.conns.closed.Load() + 1 }
 
-// noteAnsweredAt notes that a command which was sent at that generation was answered. It writes
-// only the first time in a generation, since all callers read the value all the time.
+// noteAnsweredAt notes that a command which was sent in the generation was answered. It writes the
+// value only once in a generation, since all callers read it all the time.
 func (r *Redis) noteAnsweredAt(generation uint64) {
 	if c := r.conns; c.answered.Load() != generation && c.answered.Swap(generation) != 0 {
 		c.tellChanged(nil)
@@ -169,8 +172,8 @@ func (c *connections) tellChanged(keys []string) {
 	}
 }
 
-// Ends reports whether a command that is sent now ends by itself, answered or not, within the time
-// of an Unlock.
+// Ends reports whether a command that is sent now ends by itself within the time of an Unlock,
+// answered or not.
 func (r *Redis) Ends() bool { return r.connected() && r.conns.prompt }
 
 // connected reports whether a command was answered that was sent after the last connection was
@@ -181,7 +184,8 @@ func (r *Redis) connected() bool {
 	return r.hasConnected() && c.counted && !r.cluster && c.answered.Load() == c.closed.Load()+1
 }
 
-// OnChange sets the function that is called with tracked keys that another client has changed, and
-// without keys if any key may have changed: when a connection has ended, and after the first answer
-// over the next one. The reader of a connection calls the function, which must not wait.
+// OnChange sets the function that is called with tracked keys that another client has changed. It
+// is called without keys if any key may have changed: when a connection has ended, and after the
+// first answer over the next one. The reader of a connection calls the function, which must not
+// wait.
 func (r *Redis) OnChange(changed func(keys []string)) { r.conns.changed.Store(&changed) }

@@ -14,8 +14,8 @@ import (
 	"github.com/go-rlock/rlock/internal/secret"
 )
 
-// IsPermanent reports whether err wraps a sentinel of a server, a user or a name that waiting does
-// not cure. [Diagnose] says so of an error of rueidis.
+// IsPermanent reports whether err wraps a sentinel about a server, a user or a name that waiting
+// does not cure. For an error of rueidis [Diagnose] says so.
 func IsPermanent(err error) bool {
 	return errors.Is(err, ErrInvalidName) || errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrWrongType)
 }
@@ -38,8 +38,8 @@ const (
 var ErrCrowded = errors.New("too many commands in flight to the node, which does not answer")
 
 // ErrNoAnswer is the error of a command without an answer in time. It hides
-// context.DeadlineExceeded, since the deadline was the client's, and a caller would take it for its
-// own.
+// context.DeadlineExceeded: the deadline was the client's, and a caller would take it for the
+// deadline of its own context.
 var ErrNoAnswer = errors.New("no answer from Redis in time")
 
 // curable are the codes of replies that mean "not executed, try again". rueidis tries again after
@@ -50,8 +50,8 @@ var curable = []string{
 	"max number of clients",
 }
 
-// Diagnose returns the diagnosis of err, and err itself, wrapped in a sentinel if a caller can act
-// on it; one that is wrapped already stays. Replies are matched by their code; rueidis removes a
+// Diagnose returns the diagnosis of err. It also returns err, wrapped in a sentinel if a caller can
+// act on it and err is not wrapped yet. Replies are matched by their code; rueidis removes a
 // leading "ERR ".
 func Diagnose(err error) (Diagnosis, error) {
 	if err == nil || IsPermanent(err) {
@@ -74,8 +74,8 @@ func Diagnose(err error) (Diagnosis, error) {
 		return Never, refused
 	}
 	switch {
-	case has("WRONGTYPE"), has("value is not an integer"), // the latter is about a counter
-		has("increment or decrement would overflow") && strings.Contains(message, "token counter"): // else the type is right
+	case has("WRONGTYPE"), has("value is not an integer"), // an integer that is expected is in a counter
+		has("increment or decrement would overflow") && strings.Contains(message, "token counter"): // the type of the counter is right otherwise
 		return Never, wrongType{detail(message), err}
 	case has("NOPERM"), has("The user executing the script"), has("ACL failure in script"):
 		return Never, fmt.Errorf("%w: %s", ErrNoPermission, secret.HideUser(message))
@@ -87,15 +87,15 @@ func Diagnose(err error) (Diagnosis, error) {
 	return Never, err
 }
 
-// hasCode reports whether the message of an error reply has that code. Up to Redis 6 that of an
-// error inside a script stands in the middle.
+// hasCode reports whether the message of an error reply has the code. Up to Redis 6 the code of an
+// error inside a script stands in the middle of the message.
 func hasCode(message, code string) bool {
 	return strings.HasPrefix(message, code) ||
 		strings.Contains(message, code) && (strings.HasPrefix(message, "Error ") || strings.HasPrefix(message, "@user_script"))
 }
 
-// NotALock returns the error of a key that is no lock: its hash or sorted set has a member that is
-// no owner.
+// NotALock returns the error of a key that is no lock: its hash or sorted set has a member that
+// does not name an owner.
 func NotALock(member string) error {
 	return wrongType{found: fmt.Sprintf("%q in it is no owner", member)}
 }
@@ -107,7 +107,7 @@ func Explain(err error) error {
 }
 
 // Lack returns err wrapped in [ErrNoPermission] or [ErrUnsupported] if the user lacks a right or
-// the server a command, else nil: an error of a user's script means what the script says.
+// the server a command, else nil. Only the author of a user's script knows what its errors mean.
 func Lack(err error) error {
 	if err = Explain(err); errors.Is(err, ErrNoPermission) || errors.Is(err, ErrUnsupported) {
 		return err
@@ -115,8 +115,8 @@ func Lack(err error) error {
 	return nil
 }
 
-// ExplainTo is [Explain] for a command that ends with its caller's context: if the context has
-// ended and there was no answer, it returns the error of the context.
+// ExplainTo is [Explain] for a command that ends with its caller's context. If the context has
+// ended and the server has not answered, ExplainTo returns the error of the context.
 func ExplainTo(caller context.Context, err error) error {
 	if caller.Err() != nil && !Answered(err) {
 		return Over(caller)
@@ -156,22 +156,22 @@ func replyText(err error) (message string, ok bool) {
 		return r.reply, true
 	}
 	if r := (*rueidis.RedisError)(nil); errors.As(err, &r) && r != rueidis.Nil {
-		// Before an error that a script has caught and raised again Redis puts a second "ERR ", and
-		// the embedded server the line of the script.
+		// Redis puts a second "ERR " before an error that a script has caught and raised again. The
+		// embedded server puts the line of the script there.
 		return lineOfScript.ReplaceAllString(strings.TrimPrefix(r.Error(), "ERR "), ""), true
 	}
 	return "", false
 }
 
-// hasBegun reports whether err is a reply about a command inside a script: the commands before that
-// one have been executed.
+// hasBegun reports whether err is a reply about a command inside a script. The commands before it
+// in the script were executed.
 func hasBegun(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.Contains(reply.Error(), "@user_script") || Released(err)
 }
 
-// Released reports whether err is the reply to a release that was executed, except that a message
-// to others was refused (plain.lua, queue.lua, grant.lua).
+// Released reports whether err is the reply to a release that was executed, and only a message to
+// another client was refused (plain.lua, queue.lua, grant.lua).
 func Released(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && strings.HasSuffix(reply.Error(), "(released)")
@@ -187,9 +187,9 @@ func Answered(err error) bool {
 }
 
 // A wrongType is the [ErrWrongType] of a key that is no lock, or a lock of another kind. Its
-// message leaves out that of Redis, which is about scripts.
+// message omits Redis' own message, which is about scripts.
 type wrongType struct {
-	found string // a description of the key; "" if that is not known
+	found string // a description of the key; "" if it is not known
 	cause error  // Redis' reply, or nil
 }
 
@@ -211,24 +211,24 @@ func (e wrongType) Unwrap() []error {
 const ofAnyCommand = "Operation against a key holding the wrong kind of value"
 
 // detail returns the description that a script has added to Redis' message: the key's name, or the
-// member that is no owner.
+// member that names no owner.
 func detail(message string) string {
 	_, said, ok := strings.Cut(message, "WRONGTYPE ")
 	if !ok {
 		said = message
 	}
-	for _, end := range []string{" script: ", "\n", " stack traceback"} { // added by Redis, or by the embedded server
+	for _, end := range []string{" script: ", "\n", " stack traceback"} { // text that Redis, or the embedded server, appends
 		said, _, _ = strings.Cut(said, end)
 	}
 	said = strings.TrimSpace(strings.TrimPrefix(said, ofAnyCommand))
-	if strings.HasPrefix(said, "(") { // the name of another key of the lock alone
+	if strings.HasPrefix(said, "(") { // only the name of another key of the lock
 		said = "other data are in one of its keys " + said
 	}
 	return said
 }
 
-// OfOtherKind returns err, an [ErrWrongType], with a description of the key. It asks Redis for that
-// unless err has one.
+// OfOtherKind returns err, an [ErrWrongType], with a description of the key. It asks Redis for the
+// description unless err has one.
 func (r *Redis) OfOtherKind(ctx context.Context, k *Keys, err error) error {
 	if told := (wrongType{}); errors.As(err, &told) && told.found != "" {
 		return err

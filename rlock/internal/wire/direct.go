@@ -13,24 +13,24 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// An Order is a call that is sent alone, in the goroutine of its caller, which has a slot of its
-// node's limits.
+// An Order is a call that is sent alone, in the goroutine of its caller. The caller has a slot of
+// its node's limits.
 type Order struct {
 	Call
 	Slot  uint16
 	First bool      // no other command of the tenure is in flight, or was left behind
 	At    time.Time // the present time
 
-	// HasSource is set if a source of a user is a part of the call. An error reply may be the
-	// source's then, whatever it says.
+	// HasSource is set if a source of a user is a part of the call: then an error reply may come
+	// from the source, whatever it says.
 	HasSource bool
 }
 
 // A Sent says where a command was sent, so that later answers show whether it may still be
-// executed. The zero Sent is not known.
+// executed. The zero Sent is an unknown place.
 type Sent struct {
-	Generation uint64      // the generation of the pipelined connection; executed, or 0 if neither is known
-	late       *directConn // the direct connection on which it was left behind, or nil
+	Generation uint64      // the generation of the pipelined connection, or executed; 0 if neither is known
+	late       *directConn // the direct connection on which the command was left behind, or nil
 }
 
 // executed stands for a command that has been executed, or never will be. No connection has this
@@ -63,14 +63,15 @@ func (r *Redis) Send(ctx context.Context, o Order) (rueidis.RedisResult, Sent) {
 	return result, Sent{Generation: generation}
 }
 
-// IsSettled reports whether a command with that generation has been executed, or never will be. Its
+// IsSettled reports whether a command with that generation has been executed, or never will be. The
 // caller has the answer to a command that was sent later over the pipeline.
 func (r *Redis) IsSettled(generation uint64) bool {
 	return generation == executed || generation != 0 && r.Ordered() && r.Generation() == generation
 }
 
 // IsLate reports whether the command was left behind on the direct connection. No other command
-// follows it there to show whether it was executed: its caller calls Await or GiveUp, once.
+// follows there whose answer would show that it was executed: the caller has to call AwaitAnswer or
+// GiveUp, once.
 func (s Sent) IsLate() bool { return s.late != nil }
 
 // AwaitAnswer waits for the answer, or until ctx ends.
@@ -85,17 +86,18 @@ func (s Sent) AwaitAnswer(ctx context.Context) Sent {
 func (s Sent) GiveUp() { s.late.cut() }
 
 const (
-	// directAfter is the number of commands in a row that have to find nothing else in flight
+	// directAfter is the number of consecutive commands that have to find nothing else in flight
 	// before the direct connection is used, so that goroutines which take turns share the pipeline.
 	directAfter = 8
-	// reopenAfter is the least time between two direct connections. retryAfter is that time after a
-	// connection could not be opened, for the sake of a server that is full.
+	// reopenAfter is the least time between two direct connections. After a connection could not be
+	// opened the time is retryAfter, for the sake of a server that is full.
 	reopenAfter, retryAfter = time.Second, 30 * time.Second
 )
 
 // direct serves a lone caller in the caller's own goroutine, which writes the command to a second
 // connection and reads the answer. On the pipelined connection a writer and a reader goroutine
-// stand between the caller and the socket, which pays only for several commands at a time.
+// stand between the caller and the socket, which is worthwhile only when several commands are in
+// flight.
 //
 // One command at a time, an acquire, a join or a release, is in flight on the direct connection,
 // and only a command without a predecessor on another connection: a release goes there only after
@@ -103,10 +105,10 @@ const (
 // not open yet, or idle for so long that it may be dead, uses the pipeline. So do all callers while
 // the pipelined connection is down, since the next pipelined connection may lead to another server.
 //
-// A connection that fails is not dialled again. Another is opened in the background, to the address
-// of the pipelined connection. A name or a balancer may still lead it to another server, where the
-// locks of this one are free: it is used only if the servers of both connections have the same run
-// id, which is asked for once per connection.
+// A connection that fails is replaced in the background by a connection to the address of the
+// pipelined one. A name or a balancer may still lead it to another server, where the locks of the
+// first are free. So it is used only if the servers of both connections have the same run id, for
+// which each connection is asked once.
 type direct struct {
 	redis   *Redis
 	options rueidis.ClientOption // the options of a connection, without the address
@@ -114,16 +116,18 @@ type direct struct {
 	connect dialFunc
 	fresh   time.Duration // the time after a command for which the connection is used without a PING
 
-	// alone counts the commands in a row that found nothing else in flight, up to directAfter.
+	// alone is the number of consecutive commands that found nothing else in flight, up to
+	// directAfter.
 	alone  atomic.Int32
 	closed atomic.Bool
-	// conn is the open connection, or nil. It is used under busy; close cuts it without.
+	// conn is the open connection, or nil. A goroutine that has set busy uses it; close cuts it
+	// without.
 	conn atomic.Pointer[directConn]
 
 	// busy is set by the goroutine that uses, opens or closes conn. It guards the fields below.
 	busy atomic.Bool
 
-	reopen time.Time // the earliest time at which another connection is opened
+	reopen time.Time // the earliest time at which the next connection is opened
 }
 
 // newDirect returns nil if there may be no direct connection: with a shared rueidis client, whose
@@ -137,7 +141,7 @@ func newDirect(r *Redis) *direct {
 	d := &direct{redis: r, options: o, dialer: o.Dialer, connect: r.stoppable(dialOf(o)), fresh: time.Second}
 	if o.Dialer.KeepAlive > 0 {
 		d.fresh = o.Dialer.KeepAlive
-		d.options.ConnWriteTimeout += 2 * o.Dialer.KeepAlive // the pings of the pipeline add as much
+		d.options.ConnWriteTimeout += 2 * o.Dialer.KeepAlive // as much as the pings of the pipeline add
 	}
 	d.options.ClientName = r.conns.name
 	d.options.ForceSingleClient, d.options.Sentinel = true, rueidis.SentinelOption{}
@@ -152,7 +156,7 @@ func newDirect(r *Redis) *direct {
 	return d
 }
 
-// acquireConn returns conn if the command that has just entered these limits may use it: then the
+// acquireConn returns conn if the command that has just entered the limits may use it: then the
 // caller calls doCall. It returns nil if the command has to use the pipeline.
 func (d *direct) acquireConn(limits *Limits, now time.Time) *directConn {
 	if d == nil {
@@ -182,8 +186,8 @@ func (d *direct) acquireConn(limits *Limits, now time.Time) *directConn {
 	return nil
 }
 
-// usable reports whether no pipelined connection was dialled since the direct connection l was
-// opened, its credentials have not expired, and the server has not closed it.
+// usable reports whether no pipelined connection was dialled since the direct connection l l was
+// opened, the credentials of l have not expired, and the server has not closed l.
 func (d *direct) usable(l *directConn, now time.Time) bool {
 	if l.dialled != d.redis.conns.dialled.Load() || !l.expires.IsZero() && !now.Before(l.expires) {
 		return false
@@ -192,8 +196,8 @@ func (d *direct) usable(l *directConn, now time.Time) bool {
 }
 
 // doCall sends a call over the connection that acquireConn has returned. If ctx ends before there
-// is an answer, doCall returns the error of ctx, and the Sent has the connection, on which the
-// answer may still come. If ctx has ended already, nothing is sent.
+// is an answer, doCall returns the error of ctx, and a Sent with the connection, on which the
+// answer may still come. If ctx has already ended, doCall sends nothing.
 func (d *direct) doCall(ctx context.Context, l *directConn, c Call) (rueidis.RedisResult, Sent) {
 	defer d.releaseConn()
 	if err := ctx.Err(); err != nil {
@@ -206,7 +210,7 @@ func (d *direct) doCall(ctx context.Context, l *directConn, c Call) (rueidis.Red
 	} else if ctx.Done() != nil {
 		defer context.AfterFunc(ctx, use.Leave)()
 	}
-	// Only for a context that cannot be cancelled does rueidis read in this goroutine.
+	// rueidis reads in this goroutine only for a context that cannot be cancelled.
 	result := c.send(context.Background(), l.redis)
 	answered := result.NonRedisError() == nil
 	left := l.endUse(answered)
@@ -223,8 +227,8 @@ func (d *direct) doCall(ctx context.Context, l *directConn, c Call) (rueidis.Red
 	return result, Sent{}
 }
 
-// prepareConn makes conn ready for the next caller: it opens one, or pings the one that was idle.
-// It runs in a goroutine of its own, with busy set.
+// prepareConn makes conn ready for the next caller: it opens a connection, or pings an idle one. It
+// runs in a goroutine of its own, with busy set.
 func (d *direct) prepareConn() {
 	defer d.releaseConn()
 	l := d.conn.Load()
@@ -249,8 +253,8 @@ func (d *direct) prepareConn() {
 // pipeline.
 var errElsewhere = errors.New("the direct connection may lead to another server")
 
-// sameServer reports whether the direct connection leads to the server of the pipelined one. If
-// another pipelined connection is dialled later, the direct one is not usable.
+// sameServer reports whether the direct connection leads to the server of the pipelined one. When
+// another pipelined connection is dialled later, the direct connection is no longer usable.
 func (d *direct) sameServer(direct rueidis.Client) bool {
 	ctx, cancel := d.redis.Within(d.redis.ctx)
 	defer cancel()
@@ -265,8 +269,7 @@ func (d *direct) sameServer(direct rueidis.Client) bool {
 // errDialled is the error that rueidis gets in place of a second connection for a directConn.
 var errDialled = errors.New("the direct connection has ended")
 
-// dial returns a new connection. It ends when the client closes, or when the connection takes too
-// long.
+// dial returns a new connection. Dialling ends when the client closes, or takes too long.
 func (d *direct) dial(address string) (*directConn, error) {
 	l := &directConn{dialled: d.redis.conns.dialled.Load()}
 	closing := func() bool { return true }
@@ -287,7 +290,7 @@ func (d *direct) dial(address string) (*directConn, error) {
 	if credentials := o.AuthCredentialsFn; credentials != nil {
 		o.AuthCredentialsFn = func(c rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
 			a, err := credentials(c)
-			l.expires, a.RefreshAfter = a.RefreshAfter, time.Time{} // rueidis must not refresh them while a command is in flight
+			l.expires, a.RefreshAfter = a.RefreshAfter, time.Time{} // rueidis must not refresh credentials while a command is in flight
 			return a, err
 		}
 	}
@@ -340,17 +343,17 @@ func (d *direct) close() {
 	}
 }
 
-// A directConn is a direct connection. The caller may leave while rueidis waits there for an
-// answer: then rueidis gets a timeout, but the connection stays open until the answer has come. The
-// answer shows that the command was executed.
+// A directConn is a direct connection. The caller may leave while rueidis waits for an answer: then
+// rueidis gets a timeout, but the connection stays open until the answer has come. The answer shows
+// that the command was executed.
 type directConn struct {
 	net.Conn
-	open    func() bool // reports whether the server has not closed the connection; may be nil: see openCheck
+	open    func() bool // reports whether the connection is still open at the server; may be nil: see openCheck
 	redis   rueidis.Client
 	dialled uint64    // connections.dialled when the connection was opened
-	expires time.Time // the end of its credentials; zero for none
+	expires time.Time // the end of the connection's credentials; zero for none
 
-	used time.Time // the time of the last command; protected by direct.busy
+	used time.Time // the time of the last command; guarded by direct.busy
 
 	mu       sync.Mutex // guards the fields below
 	use      uint64     // the number of the present use
@@ -358,8 +361,9 @@ type directConn struct {
 	answered bool       // the beginning of the answer has come
 }
 
-// A Leaver is a context that calls Leave of a use when it ends, or at once if it has ended. It is
-// for callers with many commands, since [context.AfterFunc] allocates memory each time.
+// A Leaver is a context that calls Leave of a Use when the context ends, or at once if it has
+// ended. It serves callers with many commands, since [context.AfterFunc] allocates memory each
+// time.
 type Leaver interface {
 	context.Context
 	Leaves(u Use)
@@ -395,7 +399,7 @@ func (l *directConn) endUse(answered bool) (left bool) {
 	return l.left
 }
 
-// leaveUse ends the wait for the answer, if use is the present one.
+// leaveUse ends the wait for the answer, if the connection still serves that use.
 func (l *directConn) leaveUse(use uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -432,7 +436,7 @@ func (l *directConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close is called by rueidis. It leaves a connection open on which an answer may still come.
+// Close is called by rueidis. It leaves the connection open if an answer may still come.
 func (l *directConn) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,5 +4,5 @@ package wire
 
 import "net"
 
-// openCheck returns nil: only its use shows whether an idle connection is still open.
+// openCheck returns nil: whether an idle connection is still open shows only when it is used.
 func openCheck(net.Conn) func() bool { return nil }

@@ -8,8 +8,8 @@ import (
 )
 
 // openCheck returns a function that reports whether an idle connection is still open: there is
-// nothing to read from it, neither its end nor an unexpected message. It returns nil for a
-// connection that is no socket.
+// nothing to read, neither the end of the connection nor an unexpected message. It returns nil for
+// a connection that is no socket.
 func openCheck(conn net.Conn) func() bool {
 	for {
 		inner, ok := conn.(interface{ NetConn() net.Conn }) // a connection of TLS

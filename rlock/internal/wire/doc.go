@@ -1,7 +1,7 @@
 // Package wire is what a client of rlock says to Redis, and what Redis answers: the scripts with
 // their keys, arguments and replies, the meaning of errors, and the connections. It takes commands
-// of package core ([Exchange]), and turns each reply into one of core's (reply.go). Goroutines that
-// wait, and locks that are held, are the matter of package driver.
+// of package core ([Exchange]), and turns each reply into one of core's (reply.go). Package driver
+// has the goroutines that wait and the locks that are held.
 //
 // docs/protocol.md has every key, channel, message and rule.
 //
@@ -24,9 +24,9 @@
 // # Concurrency and failure
 //
 // The methods of a [Redis] may be called concurrently. A server that is silent delays only those
-// commands that go to it: each node has limits of its own for the commands in flight, those of
-// releases apart from the others, so that a release never waits for an acquire. After Close nothing
-// is left running.
+// commands that go to it: each node has limits of its own for the commands in flight, and releases
+// have their own limit, so that a release never waits for an acquire. After Close nothing is left
+// running.
 package wire
 
 //go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Diagnosis,RedissonPolls,PubSub,Fate

@@ -10,7 +10,7 @@ import (
 )
 
 // MaxName is the largest length of a name in bytes. Redis would accept 512 MiB, and each command
-// would send them.
+// would send them all.
 const MaxName = 64 << 10
 
 // A Layout has the names of the keys and channels of one kind of lock.
@@ -20,15 +20,15 @@ type Layout struct {
 	// Extra begins the name of the key that the kind has beside the lock, if HasExtra is set.
 	Extra    string
 	HasExtra bool
-	// Fair says that Redisson's fair lock may share the lock.
+	// Fair is set if Redisson's fair lock may share the lock.
 	Fair bool
-	// Suffix ends the names of the queue and what belongs to it, so that locks of one name and of
+	// Suffix ends the names of the queue and its companions, so that locks of one name and of
 	// different suffixes do not grant to each other.
 	Suffix string
 }
 
 // Keys are the keys and channels of one lock: see docs/protocol.md. A client may have a hundred
-// thousand Keys, so the names of one are parts of one string.
+// thousand Keys, so all names of a lock are parts of one string.
 type Keys struct {
 	Key  string // the key of the lock, which is its name
 	text string // the names, one after the other, and the id of the client
@@ -56,7 +56,7 @@ func (k *Keys) Channel() string { return k.name(channelName) }
 func (k *Keys) Extra() string { return k.name(extraName) }
 
 // FairQueue and FairTimes return the keys of Redisson's fair lock: its queue, and the times at
-// which each owner in it is dropped; "" for a kind that the fair lock cannot share.
+// which each owner in the queue is dropped; "" for a kind that the fair lock cannot share.
 func (k *Keys) FairQueue() string { return k.name(fairQueueName) }
 func (k *Keys) FairTimes() string { return k.name(fairTimesName) }
 
@@ -66,7 +66,7 @@ func (k *Keys) FairTimes() string { return k.name(fairTimesName) }
 func (k *Keys) Queue() string   { return k.name(queueName) }
 func (k *Keys) Foreign() string { return k.name(foreignName) }
 
-// GrantChannels returns what begins the names of the channels on which clients hear of their
+// GrantChannels returns the beginning of the names of the channels on which clients hear of their
 // grants, and GrantChannel the channel of this client.
 func (k *Keys) GrantChannels() string { return k.name(grantsName) }
 func (k *Keys) GrantChannel() string  { return k.text[k.ends[grantsName-1]:] }
@@ -102,8 +102,8 @@ func CheckLength(name string) error {
 	return nil
 }
 
-// KeysOf returns the keys of a lock for the client with that id. The channel is that of Redisson's
-// prefixName. It fails with ErrInvalidName for a name that no lock can have.
+// KeysOf returns the keys of a lock for the client with that id. Redisson's prefixName makes the
+// same channel. KeysOf fails with ErrInvalidName for a name that no lock can have.
 //
 // In the names that are rlock's own a tag stands for the lock's name. The tag has the slot of the
 // name, and no other name has it: by Redisson's rule "x" and "{x}" would share a queue, and be
@@ -150,18 +150,19 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 	return k, nil
 }
 
-// tornError returns the error for keys that are torn.
+// tornError returns the error for keys with different slots.
 func (k *Keys) tornError() error {
 	return fmt.Errorf("%w: it has a brace but no hash tag, so that in a Cluster its channel has another slot: choose a name without braces, or with a tag in both, as in \"{%s}\"",
 		ErrInvalidName, cmp.Or(strings.NewReplacer("{", "", "}", "").Replace(k.Key), "tag"))
 }
 
-// grantPrefix begins the names of all channels of our own.
+// grantPrefix begins the names of all channels of rlock.
 const grantPrefix = "rlock_grants:"
 
 // ClientChannel returns the channel on which the client with that id is notified of its tenures of
 // any lock. It is plain in a Cluster too, since it has no slot: a script there may PUBLISH to any
-// channel. No lock has a channel of that name, since those of locks have a brace behind the prefix.
+// channel. No lock has a channel of that name: the channels of locks have a brace behind the
+// prefix.
 func ClientChannel(id string) string { return grantPrefix + "client:" + id }
 
 // Arbitrary returns a command about one key that rueidis does not recognize: see Survey.
@@ -193,8 +194,8 @@ func Literal(text string) string { return literal.Replace(text) }
 
 var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
-// CheckKeys returns an error if a guarded write must not have one of the keys: if it belongs to a
-// lock, or, in a Cluster, has another slot than the lock.
+// CheckKeys returns an error if a guarded write must not have one of the keys: a key of a lock, or,
+// in a Cluster, a key in another slot than the lock.
 func (r *Redis) CheckKeys(k *Keys, keys []string) error {
 	for _, key := range keys {
 		own := slices.Contains([]string{k.Key, k.Extra(), k.FairQueue(), k.FairTimes()}, key) ||
@@ -212,7 +213,8 @@ func (r *Redis) CheckKeys(k *Keys, keys []string) error {
 }
 
 // HashSlot returns the slot of a key in a Cluster: CRC-16 (XMODEM) of its tag, by the Cluster
-// specification. rueidis' builder computes the same, but a lazy client has none before it connects.
+// specification. rueidis' builder computes the same slot, but a lazy client has no builder before
+// it connects.
 func HashSlot(key string) (slot uint16) {
 	tag := tagOf(key)
 	for i := range len(tag) {

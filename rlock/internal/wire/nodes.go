@@ -22,18 +22,18 @@ const (
 	slots = 16384
 	// maxAsks and maxReleases bound the callers that have a command in flight to one node. rueidis'
 	// ring has room for 1 024 commands of a connection; once it is full, callers wait whatever
-	// their context says. If the caller of an ask leaves, a second command undoes the ask, and the
-	// keeper has four batches of 128 commands: 2*176 + 128 + 512 = 992, which leaves room for
-	// pings.
+	// their context says. If the caller of an ask leaves, a second command undoes the ask. The
+	// keeper has four batches of 128 commands. So there are at most 2*176 + 128 + 512 = 992, which
+	// leaves room for pings.
 	maxAsks, maxReleases = 176, 128
-	// topologyAge is the age at which the topology of a Cluster is read again; troubledAge is that
-	// age while a node does not answer, and doubtAge after a command for the wrong node.
+	// topologyAge is the age at which the topology of a Cluster is read again. While a node does
+	// not answer the age is troubledAge, and after a command for the wrong node it is doubtAge.
 	topologyAge, troubledAge, doubtAge = time.Minute, 5 * time.Second, 250 * time.Millisecond
 )
 
-// Nodes maps slots to nodes, so that each node has limits of its own, and commands to others do not
-// wait for a node that is slow or dead. rueidis routes the commands: an outdated map costs no more
-// than that.
+// Nodes maps slots to nodes, so that each node has limits of its own: commands to other nodes do
+// not wait for a node that is slow or dead. rueidis routes the commands, so an outdated map only
+// counts a command for the wrong node.
 type Nodes struct {
 	redis    *Redis
 	topology atomic.Pointer[topology]
@@ -47,7 +47,7 @@ type Nodes struct {
 type topology struct {
 	bySlot    []uint32  // the number of the node of each slot; without a Cluster there is only slot 0
 	limits    []*Limits // the limits of each node, by its number
-	addresses []string  // the address by which rueidis reaches each node; "" if that is not known
+	addresses []string  // the address by which rueidis reaches each node; "" if it is not known
 }
 
 func newNodes(r *Redis) *Nodes {
@@ -100,13 +100,13 @@ func (r *Redis) Limits(slot uint16) *Limits {
 type Limit struct {
 	slots    chan struct{}
 	inFlight atomic.Int64
-	silence  *silence // is told when a command is sent while none is in flight; or nil
-	// progress is the time of the node's last answer, or of the last command that was sent while
-	// none was in flight, in nanoseconds since began. In the latter case it is set before inFlight.
+	silence  *silence // is told when a command is sent while none is in flight; may be nil
+	// progress is the time of the node's last answer, or of a later command that was sent while
+	// none was in flight, in nanoseconds since began. A command sets it before inFlight.
 	progress atomic.Int64
 }
 
-// began is the zero of the times in progress.
+// began is the time from which progress counts.
 var began = time.Now()
 
 // FreeSlot gives a slot back, after the end of its command.
@@ -121,7 +121,7 @@ func (l *Limit) Heard() { l.progress.Store(int64(time.Since(began))) }
 // Count returns the number of commands in flight.
 func (l *Limit) Count() int64 { return l.inFlight.Load() }
 
-// Silent returns the time for which commands have been in flight and the node has answered none.
+// Silent returns the time for which commands have been in flight without an answer of the node.
 func (l *Limit) Silent() time.Duration {
 	if l.inFlight.Load() == 0 {
 		return 0
@@ -129,7 +129,8 @@ func (l *Limit) Silent() time.Duration {
 	return time.Since(began) - time.Duration(l.progress.Load())
 }
 
-// TryEnter takes a slot if one is free. Then the caller has to call Leave of p, which is l.
+// TryEnter takes a slot if one is free. Then it returns p, which is l, and the caller has to call
+// FreeSlot of p.
 func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	select {
 	case l.slots <- struct{}{}:
@@ -153,7 +154,7 @@ func (l *Limit) Entered() *Limit {
 	return l
 }
 
-// Enter waits for a slot, and returns l. It returns an [ErrCrowded] if ctx ends before, or quit is
+// Enter waits for a slot, and returns l. It returns an [ErrCrowded] if ctx ends first, or quit is
 // closed.
 func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error) {
 	if p, ok := l.TryEnter(); ok {
@@ -169,8 +170,8 @@ func (l *Limit) Enter(ctx context.Context, quit <-chan struct{}) (*Limit, error)
 	}
 }
 
-// Refresh reads the topology of the Cluster again if it is too old: older than troubledAge if a
-// node is in trouble, else older than topologyAge.
+// Refresh reads the topology of the Cluster again if it is older than topologyAge or, if a node is
+// in trouble, older than troubledAge.
 func (n *Nodes) Refresh(now time.Time, trouble bool) {
 	if !n.redis.InCluster() {
 		return
@@ -182,7 +183,7 @@ func (n *Nodes) Refresh(now time.Time, trouble bool) {
 	n.refreshAfter(now, age)
 }
 
-// doubt reads the topology again in the background, since it has led to the wrong node, or to none.
+// doubt reads the topology again in the background, after it has led to the wrong node, or to none.
 func (n *Nodes) doubt() {
 	n.redis.background.startWork(func() { n.refreshAfter(time.Now(), doubtAge) })
 }
@@ -191,7 +192,7 @@ func (n *Nodes) refreshAfter(now time.Time, age time.Duration) {
 	n.mu.Lock()
 	old := now.Sub(n.lookedAt) > age
 	if old {
-		n.lookedAt = now // no other goroutine reads it meanwhile
+		n.lookedAt = now // noted before the read, so that no other goroutine reads at the same time
 	}
 	n.mu.Unlock()
 	if old {
@@ -236,8 +237,8 @@ func (n *Nodes) readTopology() {
 }
 
 // addressIn returns the address by which rueidis reaches a node, by its host and port in CLUSTER
-// SLOTS. A node that does not know its own host leaves it out, and means the host that was asked:
-// then the only node with that port is meant.
+// SLOTS. A node that does not know its own host omits it, and means the host that was asked: then
+// addressIn looks for the only node with that port.
 func (n *Nodes) addressIn(primary []rueidis.RedisMessage) (found string) {
 	if len(primary) < 2 {
 		return ""
@@ -253,7 +254,7 @@ func (n *Nodes) addressIn(primary []rueidis.RedisMessage) (found string) {
 			continue
 		}
 		if found != "" {
-			return "" // two nodes have the port
+			return "" // two nodes have this port
 		}
 		found = address
 	}
@@ -270,13 +271,13 @@ func (r *Redis) EachNode() []rueidis.Client {
 }
 
 const (
-	// MaxSyncReplicas bounds Options.SyncReplicas. No primary has as many replicas.
+	// MaxSyncReplicas is the largest Options.SyncReplicas. No primary has as many replicas.
 	MaxSyncReplicas = 100
-	// syncTime is the time in which a grant has to reach the replicas (Redisson's
-	// slavesSyncTimeout), unless a quarter of the lease is shorter.
+	// syncTime is the time in which a grant has to reach the replicas, unless a quarter of the
+	// lease is shorter. Redisson has the same time, slavesSyncTimeout.
 	syncTime = time.Second
 	// SyncConnections is the largest number of Acquires that wait for the replicas of one node,
-	// each on a connection of its own, and SyncIdle the time for which such a connection is kept.
+	// each on a connection of its own. SyncIdle is the time for which an idle connection is kept.
 	SyncConnections, SyncIdle = 32, time.Minute
 )
 
@@ -284,13 +285,13 @@ const (
 // that too few replicas have is released. The script and WAIT are one pipeline on one connection,
 // since WAIT answers for the writes of its own connection.
 //
-// WAIT blocks its connection, which no other command shares. So the call has no order among the
-// client's other commands: see Ordered.
+// WAIT blocks its connection, which no other command shares. So the call may overtake the client's
+// other commands, and be overtaken: see Ordered.
 func (r *Redis) doReplicated(ctx context.Context, x *Exchange) {
 	c := r.callFor(x)
 	limit := min(syncTime, time.Duration(x.Cmd.Lease)/4)
 	ctx = context.WithValue(ctx, replicated{}, true)
-	ctx, cancel := context.WithTimeout(ctx, limit+r.Patience) // nothing else ends a command that blocks on a dead peer
+	ctx, cancel := context.WithTimeout(ctx, limit+r.Patience) // nothing else ends a command that waits for a dead peer
 	defer cancel()
 
 	generation := r.Generation()
@@ -320,14 +321,14 @@ func (r *Redis) doReplicated(ctx context.Context, x *Exchange) {
 	r.Do(ctx, r.stepCall(&release))
 }
 
-// waitCommand returns the WAIT command, whose reply is the number of replicas that have the writes
-// of its connection, once they are enough or the time is up.
+// waitCommand returns the WAIT command. It waits until enough replicas have the writes of its
+// connection, or limit is over, and replies with their number.
 func (r *Redis) waitCommand(limit time.Duration) rueidis.Completed {
 	return r.Client.B().Wait().Numreplicas(int64(r.options.SyncReplicas)).Timeout(max(limit.Milliseconds(), 1)).Build()
 }
 
 // checkWait returns an error if the server refuses WAIT for ever. It returns nil if the server does
-// not answer now, or is a replica: then the first Acquire shows it.
+// not answer now, or is a replica: then the first Acquire shows whether WAIT is refused.
 func (r *Redis) checkWait() error {
 	if r.options.SyncReplicas == 0 {
 		return nil
@@ -343,8 +344,8 @@ func (r *Redis) checkWait() error {
 }
 
 // Ordered reports whether Redis gets the client's commands in the order in which they are sent, as
-// long as Generation does not change: that is so with one connection of the client's own. Of
-// several connections to a node rueidis chooses one at random.
+// long as Generation does not change. It needs one connection of the client's own: among several
+// connections to a node rueidis chooses at random.
 func (r *Redis) Ordered() bool {
 	return r.conns.counted && r.options.Redis.PipelineMultiplex < 0 && r.options.SyncReplicas == 0
 }
@@ -354,11 +355,11 @@ func (r *Redis) Ordered() bool {
 // changed.
 func (r *Redis) IsAbandonable() bool { return r.connected() && r.Ordered() }
 
-// doTwo sends two commands as one pipeline on a connection that no other command shares
-// meanwhile. The second command has to be marked as one that blocks: for these rueidis has separate
-// connections. In a Cluster both go to the node that serves the slot of the first. An ASK is not
-// followed: while one of several keys is missing there, the node that imports the slot refuses the
-// command as well.
+// doTwo sends two commands as one pipeline on a connection that no other command shares meanwhile.
+// The second command has to be marked as blocking, since rueidis has separate connections for
+// blocking commands. In a Cluster both commands go to the node that serves the slot of the first.
+// An ASK is not followed: the node that imports the slot refuses the command as well while one of
+// its keys is missing there.
 //
 // A connection of rueidis' Dedicate would do as well, but rueidis unsubscribes when it takes the
 // connection back, which ends the process if the server refuses that: see package pubsub.
@@ -368,7 +369,7 @@ func (r *Redis) doTwo(ctx context.Context, first, second rueidis.Completed) (rue
 		return results[0], results[1]
 	}
 	// After a MOVED the DoMulti of the Cluster's client would send the first command alone.
-	first, second = first.Pin(), second.Pin() // since they may be sent twice
+	first, second = first.Pin(), second.Pin() // they may be sent twice
 	result, answer := r.togetherAt(ctx, r.Nodes.addressOf(first.Slot()), first, second)
 	if reply, refused := rueidis.IsRedisErr(result.Error()); refused {
 		if address, moved := reply.IsMoved(); moved {
@@ -381,7 +382,7 @@ func (r *Redis) doTwo(ctx context.Context, first, second rueidis.Completed) (rue
 	return result, answer
 }
 
-// togetherAt is together at one node of a Cluster.
+// togetherAt is doTwo at one node of a Cluster.
 func (r *Redis) togetherAt(ctx context.Context, address string, first, second rueidis.Completed) (rueidis.RedisResult, rueidis.RedisResult) {
 	node := r.Client.Nodes()[address]
 	if node == nil {

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// An opening is the attempts of a client that was made by [OpenLater] to connect. Until open is
+// An opening has the attempts to connect of a client that was made by [OpenLater]. Until open is
 // set, only its goroutine may use the fields of a Redis that depend on the server: the client of
 // rueidis, its mode, the family of pub/sub. So commands are sent after [Redis.Ready], and InCluster
 // and connected return false before.
 type opening struct {
-	open    atomic.Bool            // set once these fields are set
+	open    atomic.Bool            // set once the fields that depend on the server are set
 	failed  atomic.Pointer[absent] // the error of the last attempt
 	tried   chan struct{}          // closed after the first attempt
 	settled chan struct{}          // closed once the client is connected
 	ended   chan struct{}          // closed after the last attempt
 }
 
-// An absent is the error of a client without a connection to the server, or without one that can be
-// used. No command for a lock was sent.
+// An absent is the error of a client that has no usable connection to the server. No command for a
+// lock was sent.
 type absent struct {
 	diagnosis Diagnosis
 	err       error
@@ -31,7 +31,7 @@ type absent struct {
 func (a *absent) Error() string { return a.err.Error() }
 func (a *absent) Unwrap() error { return a.err }
 
-// MayOpen reports whether [Open] may succeed later, by its error.
+// MayOpen reports whether [Open], which has failed with err, may succeed later.
 func MayOpen(err error) bool {
 	a := (*absent)(nil)
 	return errors.As(err, &a) && a.diagnosis != Never
@@ -50,7 +50,7 @@ func refusal(err error) *absent {
 // The first and the longest pause between two attempts to open a client.
 const firstOpenPause, lastOpenPause = FirstRetry, time.Second
 
-// OpenLater returns the Redis of a client with that id that is not connected before
+// OpenLater returns the Redis of the client with that id. It is not connected before
 // [Redis.Connect].
 func OpenLater(o Options, id string) *Redis {
 	r := newRedis(o, id)
@@ -60,8 +60,8 @@ func OpenLater(o Options, id string) *Redis {
 }
 
 // Connect connects a Redis that [OpenLater] returned, in a goroutine that Close waits for. It calls
-// told with the error of each attempt; with nil once it has succeeded, before any command is sent.
-// For any other Redis it does nothing.
+// told with the error of each attempt, and with nil once it has succeeded, before any command is
+// sent. For any other Redis it does nothing.
 func (r *Redis) Connect(told func(error)) {
 	o := r.opening
 	if o == nil {
@@ -104,7 +104,7 @@ func (r *Redis) keepOpening(told func(error)) {
 	}
 }
 
-// stoppable returns dial as a function that ends when the client closes.
+// stoppable returns a dial that also ends when the client closes.
 func (r *Redis) stoppable(dial dialFunc) dialFunc {
 	return func(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -121,8 +121,8 @@ func (r *Redis) hasConnected() bool { return r.opening == nil || r.opening.open.
 func (r *Redis) IsLazy() bool { return r.opening != nil }
 
 // Ready returns an error if no command about the keys can be sent; k may be nil. It waits for the
-// first attempt to connect, or until ctx ends. Keys that were made before the mode of the server
-// was known may be impossible in a Cluster.
+// first attempt to connect, or until ctx ends. It returns an error for keys that were made before
+// the mode of the server was known and cannot be in a Cluster.
 func (r *Redis) Ready(ctx context.Context, k *Keys) error {
 	switch o := r.opening; {
 	case o == nil:
@@ -148,8 +148,8 @@ func (r *Redis) Ready(ctx context.Context, k *Keys) error {
 	}
 }
 
-// AwaitConnection is Ready for commands that only read. It waits until the client is connected, for
-// Patience at most.
+// AwaitConnection is Ready for commands that only read: it waits until the client is connected, for
+// at most Patience.
 func (r *Redis) AwaitConnection(ctx context.Context, k *Keys) error {
 	if r.opening == nil {
 		return nil
@@ -170,7 +170,7 @@ func (r *Redis) AwaitConnection(ctx context.Context, k *Keys) error {
 		}
 		select {
 		case <-r.opening.settled:
-		case <-time.After(retry): // another attempt may have found that the server cannot be used
+		case <-time.After(retry): // an attempt may have found meanwhile that the server cannot be used
 		case <-within.Done():
 		case <-r.Done():
 		}

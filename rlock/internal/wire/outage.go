@@ -11,12 +11,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// What shows that the server is away, and that it is back without its data, for the log.
+// This file finds out, for the log, that the server is away, and that it is back without its data.
 
-// OnOutage sets the functions that are called with the error of a command without an answer, and
-// with the time since the last one; and when the server answers after that, or after the end of a
-// connection. They must not wait, and are not called in a Cluster, where one of many nodes may be
-// away.
+// OnOutage sets two functions. fails is called with the error of a command without an answer, and
+// the time for which the server has been away. returns is called with this time when the server
+// answers again. They must not wait. They are not called in a Cluster, where one of many
+// nodes may be away.
 func (r *Redis) OnOutage(fails func(err error, lasted time.Duration), returns func(lasted time.Duration)) {
 	r.outage.fails.Store(&fails)
 	r.outage.returns.Store(&returns)
@@ -48,7 +48,7 @@ func (r *Redis) tellAway(err error, silent time.Duration) {
 	(*fails)(err, now-time.Duration(r.conns.away.Load()))
 }
 
-// noteAnswered notes that the server answers, though a connection has ended, or commands failed.
+// noteAnswered notes that the server answers after a connection has ended or commands have failed.
 func (r *Redis) noteAnswered() {
 	away := r.conns.away.Swap(0)
 	if returns := r.outage.returns.Load(); away != 0 && returns != nil && !r.InCluster() {
@@ -78,7 +78,7 @@ func newWatchedLimits(r *Redis) *Limits {
 // silent returns the time for which the node has answered no command.
 func (l *Limits) silent() time.Duration { return max(l.Asks.Silent(), l.Releases.Silent()) }
 
-// checkLater looks for silence in a while.
+// checkLater checks for silence after longSilence.
 func (s *silence) checkLater() {
 	if s != nil && !s.watches.Load() && !s.watches.Swap(true) {
 		time.AfterFunc(longSilence, s.check)
@@ -95,8 +95,8 @@ func (s *silence) check() {
 	}
 }
 
-// EmptySince returns the run id of the server if that says that it was started in the last while, a
-// second more or less, and has loaded no data; else "". It waits for the server.
+// EmptySince returns the run id of the server if the server says that it was started in the last
+// while, give or take a second, and has loaded no data; else "". It waits for the server.
 func (r *Redis) EmptySince(while time.Duration) (id string) {
 	ctx, cancel := r.Within(r.ctx)
 	defer cancel()

@@ -23,8 +23,8 @@ const (
 )
 
 // choosePubSub decides whether pub/sub is sharded, by Redisson's rule. If no server answers, it
-// returns an error and does not guess: a client with another family than the others would hear of
-// no grant.
+// returns an error and does not guess: a client with another family than the other clients would
+// hear of no grant.
 func (r *Redis) choosePubSub() error {
 	r.Sharded = r.options.PubSub == PubSubSharded
 	if r.Sharded || r.options.PubSub == PubSubAuto && r.cluster {
@@ -54,7 +54,7 @@ func (r *Redis) choosePubSub() error {
 // askForSharded asks all nodes at once until one says yes or no, for a third of Patience. No
 // question ends sooner, since rueidis may dial with its context, and then other commands wait for
 // that connection. A Cluster whose slots are not assigned yet lists no nodes, but the client is
-// connected with those of its config.
+// connected with the nodes of its config.
 func (r *Redis) askForSharded() (d Diagnosis, err error) {
 	nodes := slices.Collect(maps.Values(r.Client.Nodes()))
 	if len(nodes) == 0 {
@@ -78,24 +78,25 @@ func (r *Redis) askForSharded() (d Diagnosis, err error) {
 	return d, err
 }
 
-// CountsSubscribers reports whether one node knows all subscribers of a channel: not in a Cluster
-// with plain pub/sub.
+// CountsSubscribers reports whether one node knows all subscribers of a channel. It does not in a
+// Cluster with plain pub/sub.
 func (r *Redis) CountsSubscribers() bool { return r.family[0] != 'c' }
 
-// tracking makes Redis notify the client of keys that others change: by CLIENT TRACKING with OPTIN,
-// so that only chosen keys cost anything, and NOLOOP, so that changes over this connection cause no
-// notice. Redis stops tracking a key after one notice, and after a change over this connection.
+// tracking makes Redis notify the client of keys that others change. It uses CLIENT TRACKING with
+// OPTIN, so that only chosen keys cost anything, and NOLOOP, so that changes over this connection
+// cause no notice. Redis stops tracking a key after one notice, and after a change over this
+// connection.
 //
-// Each pipeline that tracks begins with CLIENT TRACKING ON, which does nothing where it is on,
-// since the server forgets it with the connection. The first pipeline over a connection also asks
-// whether notices can come over it. Nothing is sent before a key is tracked.
+// Each pipeline that tracks begins with CLIENT TRACKING ON: the server forgets it with the
+// connection, and repeating it is harmless. The first pipeline over a connection also asks whether
+// notices can come over it. Nothing is sent before the first key is tracked.
 type tracking struct {
-	// on is set if keys may be tracked: not with a shared client, whose notices go elsewhere; not
-	// over several connections to a node, since each gets notices of changes by the others; and not
-	// in RESP2, which has no messages between the answers.
+	// on is set if keys may be tracked. They may not with a shared client, whose notices go
+	// elsewhere; over several connections to a node, since each gets notices of changes by the
+	// others; and in RESP2, which has no messages between the answers.
 	on bool
-	// allowed and refused are the generations of the last connections over which tracking was
-	// allowed, and refused.
+	// allowed is the generation of the last connection over which tracking was allowed, and refused
+	// of the last one over which it was refused.
 	allowed, refused atomic.Uint64
 	refusals         atomic.Int64
 }
@@ -123,7 +124,8 @@ func (c *connections) onInvalidation(o rueidis.ClientOption) rueidis.ClientOptio
 	return o
 }
 
-// Tracks reports whether keys are tracked: not over a connection over which Redis has refused it.
+// Tracks reports whether keys are tracked. They are not while Redis has refused it over the present
+// connection.
 func (r *Redis) Tracks() bool { return r.tracking.on && r.tracking.refused.Load() != r.Generation() }
 
 // TrackingRefused returns the number of connections over which tracking was refused.
@@ -170,8 +172,8 @@ func (t *tracking) noteRefusal(generation uint64, err error) {
 }
 
 // reports reports whether changed keys can be reported over a connection with that reply to HELLO.
-// They need RESP3, and Redis 7: before, NOLOOP does not cover scripts, and every renewal would
-// cause a notice.
+// It needs RESP3, and Redis 7: before, NOLOOP does not cover scripts, and every renewal would cause
+// a notice.
 func reports(hello map[string]rueidis.RedisMessage) bool {
 	proto, version := hello["proto"], hello["version"]
 	number, _ := proto.AsInt64()
@@ -179,9 +181,9 @@ func reports(hello map[string]rueidis.RedisMessage) bool {
 	return number >= 3 && (err != nil || leading(text) >= 7)
 }
 
-// addTracking adds the commands that track the keys of a call which was just added: CACHING, and a
-// read of each key. If a key is gone by then, and the call was executed, that is as good as a
-// notice.
+// addTracking adds the commands that track the keys of the call that was added last: CACHING, and a
+// read of each key. If the read does not find a key although the call was executed, that counts as
+// a notice.
 func (r *Redis) addTracking(p *pipeline, keys []string, called *bool) {
 	b, generation := r.Client.B(), r.Generation()
 	p.add(b.ClientCaching().Yes().Build().SetSlot(keys[0]), func(reply rueidis.RedisResult) {
@@ -197,8 +199,8 @@ func (r *Redis) addTracking(p *pipeline, keys []string, called *bool) {
 }
 
 // A ClientMessage is a message on a client's own channel: "<verb> <owner> <text>". The owner
-// contains no space, the text may be any bytes. Anybody may publish there, so a message proves
-// nothing, and is a reason to ask Redis.
+// contains no space, the text may be any bytes. Anybody may publish there, so a message is only a
+// reason to ask Redis.
 type ClientMessage struct {
 	Verb  Verb
 	Owner OwnerText // a tenure of the client
@@ -220,7 +222,7 @@ const (
 func (m ClientMessage) String() string { return string(m.Verb) + " " + string(m.Owner) + " " + m.Text }
 
 // ParseClientMessage parses a message on the client's own channel. It reports false for any other
-// text, as of a later version.
+// text, for example of a later version.
 func ParseClientMessage(message string) (m ClientMessage, ok bool) {
 	verb, rest, _ := strings.Cut(message, " ")
 	word, text, ok := strings.Cut(rest, " ")

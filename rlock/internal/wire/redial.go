@@ -13,17 +13,17 @@ import (
 )
 
 // An address (a DNS name, the endpoint of a cloud, a service of Kubernetes, a balancer) may lead to
-// another server one day. The old one may live on and keep its connections, as a primary that
-// became a replica does: then each command is refused for as long as the connection lives, and
-// pings keep it alive. So a reply which says that this may be the wrong server ends the connection,
-// and the next command opens another one, to wherever the address leads by then. For the locks that
-// is a lost connection: generations, verification and the rules of direct.go hold as for any other.
+// another server one day. The old server may live on and keep its connections, for example a
+// primary that became a replica: then each command is refused for as long as the connection lives,
+// and pings keep it alive. So a reply that may come from the wrong server ends the connection, and
+// the next command opens another one, to wherever the address leads by then. For the locks this is
+// a lost connection like any other: generations, verification and the rules of direct.go hold.
 //
-// The direct connection follows, since it is not used after the pipelined one was dialled anew; so
-// do subscriptions: see pubsub.Hub.CheckServer.
+// The direct connection follows, since it is not used after the pipelined one was dialled anew.
+// Subscriptions follow as well: see pubsub.Hub.CheckServer.
 
-// astray are the codes of replies by a server that may be the wrong one, with the least time
-// between two connections that are ended for them: a server that loads its data, or waits for
+// astray are the codes of replies that may come from the wrong server. Each has the least time
+// between two connections that are ended because of it: a server that loads its data, or waits for
 // its replicas, is more often the right one.
 var astray = []struct {
 	code  string
@@ -36,8 +36,8 @@ var astray = []struct {
 	{"LOADING", 5 * time.Second},
 }
 
-// strayPause returns the least time between two connections that are ended for such a reply; 0 for
-// any other reply.
+// strayPause returns the least time between two connections that are ended for the reply err; 0 for
+// a reply that is not in astray.
 func strayPause(err error) time.Duration {
 	refusal, ok := rueidis.IsRedisErr(err)
 	if !ok {
@@ -52,16 +52,16 @@ func strayPause(err error) time.Duration {
 	return 0
 }
 
-// ErrReplica is the error of a question about locks that a replica has answered: its data may be
-// old, and it has no say about locks.
+// ErrReplica is the error of a question about locks to which a replica has replied: its data may be
+// old, and replicas do not decide about locks.
 var ErrReplica = errors.New("READONLY a replica has answered, whose data may be old: use the address of the primary")
 
-// ofReplica returns ErrReplica if the reply to HELLO is that of a replica. Commands that only read
-// are answered there as anywhere. A replica of a Cluster does not answer them.
+// ofReplica returns ErrReplica if the reply to HELLO comes from a replica, which answers commands
+// that only read like a primary. A replica of a Cluster does not answer them.
 func (r *Redis) ofReplica(hello rueidis.RedisResult) error {
 	answer, err := hello.AsMap()
 	if err != nil {
-		return nil // a server that does not say what it is
+		return nil // the server does not name its role
 	}
 	role := answer["role"]
 	if name, _ := role.ToString(); name != "slave" && name != "replica" {
@@ -71,12 +71,12 @@ func (r *Redis) ofReplica(hello rueidis.RedisResult) error {
 	return ErrReplica
 }
 
-// Look sends a command that only reads. The error is [ErrReplica] if a replica has answered.
+// Look sends a command that only reads. The error is [ErrReplica] if a replica has replied.
 func (r *Redis) Look(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
 	if r.InCluster() {
 		return r.Client.Do(ctx, command)
 	}
-	// ReadOnly, so that rueidis repeats both.
+	// ReadOnly, so that rueidis repeats both
 	results := r.Client.DoMulti(ctx, command, r.Client.B().Arbitrary("HELLO").ReadOnly())
 	if err := r.ofReplica(results[1]); err != nil {
 		return rueidis.NewErrorResult(err)
@@ -101,16 +101,16 @@ func (r *Redis) AtPrimary(ctx context.Context) error {
 
 // A redials ends connections that may lead to the wrong server.
 type redials struct {
-	last   atomic.Int64 // the time of the last one that was ended, in nanoseconds since began; 0 for none
+	last   atomic.Int64 // the time at which a connection was last ended, in nanoseconds since began; 0 for never
 	told   atomic.Pointer[func(error)]
-	checks atomic.Int64 // the calls of CheckReplicated since the last check began, itself included
+	checks atomic.Int64 // the number of calls of CheckReplicated since the last check began, the first included
 }
 
-// OnRedial sets the function that is called with a reply for which a connection is ended. It must
-// not wait.
+// OnRedial sets the function that is called with a reply because of which a connection is ended. It
+// must not wait.
 func (r *Redis) OnRedial(told func(reply error)) { r.redials.told.Store(&told) }
 
-// A heedful client is rueidis' client, whose answers are noted.
+// A heedful client is rueidis' client. It notes the errors of answers.
 type heedful struct {
 	rueidis.Client
 	redis *Redis
@@ -131,8 +131,9 @@ func (c *heedful) DoMulti(ctx context.Context, commands ...rueidis.Completed) []
 	return results
 }
 
-// noteReply notes the error of the answer to an order. What a source of a user returns says nothing
-// about the server: a command of the client's own finds out soon enough, a renewal at the latest.
+// noteReply notes the error of the answer to an order. A reply that a source of a user may have
+// returned says nothing about the server. A command of the client's own finds out soon enough, at
+// the latest a renewal.
 func (r *Redis) noteReply(o Order, err error) {
 	if o.HasSource && Answered(err) {
 		err = nil
@@ -140,7 +141,7 @@ func (r *Redis) noteReply(o Order, err error) {
 	r.noteStray(o.Slot, err)
 }
 
-// noteStray notes the error of an answer, or of a command without one.
+// noteStray notes the error of an answer, or of a command without an answer.
 func (r *Redis) noteStray(slot uint16, err error) {
 	switch {
 	case err == nil || rueidis.IsRedisNil(err):
@@ -155,16 +156,16 @@ func (r *Redis) noteStray(slot uint16, err error) {
 	}
 }
 
-// heedReply ends the connection to the node that serves the slot, if err is its reply and says that
-// it may be the wrong server.
+// heedReply ends the connection to the node that serves the slot, if err is a reply of a server
+// that may be the wrong one.
 func (r *Redis) heedReply(slot uint16, err error) {
 	if pause := strayPause(err); pause > 0 {
 		r.strays(slot, pause, err)
 	}
 }
 
-// strays ends the connection to the node that serves the slot, since err says that it may be the
-// wrong server, unless one was ended a short time ago.
+// strays ends the connection to the node that serves the slot, because of err, unless a connection
+// was ended a short time ago.
 func (r *Redis) strays(slot uint16, pause time.Duration, err error) {
 	if !r.conns.counted || r.InCluster() && slot >= slots {
 		return
@@ -181,17 +182,17 @@ func (r *Redis) strays(slot uint16, pause time.Duration, err error) {
 	})
 }
 
-// redial ends the connections to the node that serves the slot: the pipelined one by QUIT, which
-// Redis answers after all commands before it, and those on which grants wait for replicas. Which of
-// several pipelined connections would send the QUIT is left to rueidis: then all to the address
-// end.
+// redial ends the connections to the node that serves the slot. The pipelined one ends by a QUIT,
+// which Redis answers after all commands before it; the connections on which grants wait for
+// replicas are closed. If rueidis has several pipelined connections, it does not say which of them
+// would send the QUIT: then all connections to the address are closed.
 func (r *Redis) redial(slot uint16) {
 	node, address := r.Client, ""
 	if r.InCluster() {
 		address = r.Nodes.addressOf(slot)
 		node = r.Client.Nodes()[address]
 	} else {
-		for address = range r.Client.Nodes() { // there is one
+		for address = range r.Client.Nodes() { // there is one address
 		}
 	}
 	if node == nil {
@@ -211,8 +212,9 @@ func (r *Redis) redial(slot uint16) {
 var errSplit = errors.New("connections to one address lead to several servers")
 
 // CheckReplicated finds out, in the background, whether the connections of commands that wait for
-// replicas lead to the server of the pipelined one. It is called when one of them, or the pipelined
-// one, was opened: the other may have stayed behind. If they differ all are opened anew.
+// replicas lead to the server of the pipelined one. It is called when a connection of either sort
+// was opened: the others may have stayed behind. If the servers differ, all connections are opened
+// anew.
 func (r *Redis) CheckReplicated() {
 	if r.options.SyncReplicas == 0 || r.InCluster() || r.redials.checks.Add(1) > 1 {
 		return
@@ -229,8 +231,8 @@ func (r *Redis) CheckReplicated() {
 	})
 }
 
-// isSplit reports whether the pipelined connection is known to lead to another server than the one
-// of a command that waits for replicas would.
+// isSplit reports whether the pipelined connection is known to lead to another server than a
+// connection of a command that waits for replicas.
 func (r *Redis) isSplit() bool {
 	ctx, cancel := r.Within(r.ctx)
 	defer cancel()
@@ -244,11 +246,11 @@ func (r *Redis) isSplit() bool {
 	return err == nil && id != "" && id != server
 }
 
-// replicated marks the context of a command that waits for replicas. rueidis dials with it, so that
-// the connection is known as one of those.
+// replicated marks the context of a command that waits for replicas. rueidis dials with this
+// context, which marks the connection as well.
 type replicated struct{}
 
-// opened notes that rueidis has a connection.
+// opened notes a connection that rueidis has opened.
 func (c *connections) opened(w *wire) {
 	c.mu.Lock()
 	if c.open == nil {
@@ -261,7 +263,8 @@ func (c *connections) opened(w *wire) {
 	}
 }
 
-// endConnection ends the chosen connections. rueidis closes them as any that has ended.
+// endConnection ends the chosen connections. rueidis closes each like a connection that the server
+// has ended.
 func (c *connections) endConnection(chosen func(*wire) bool) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.open))

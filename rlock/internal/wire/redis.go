@@ -21,9 +21,9 @@ type Options struct {
 	RedissonPolls RedissonPolls
 	NoClientName  bool
 	Tracking      bool          // track keys if the server allows it
-	Lease         time.Duration // the lease that most commands ask for
-	// NoClientChannel is set if clients have no channels of their own: they are not notified of
-	// releases by force.
+	Lease         time.Duration // the lease for which most commands ask
+	// NoClientChannel is set if clients have no channels of their own: then they are not notified
+	// of releases by force.
 	NoClientChannel bool
 }
 
@@ -56,11 +56,11 @@ type Redis struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	// background has the goroutines of commands whose caller may leave, and of the commands that
-	// undo these.
+	// undo them.
 	background background
 }
 
-// sent counts the commands, in cache lines that nothing else uses.
+// sent is the number of commands, in cache lines that nothing else uses.
 type sent struct {
 	_ [64]byte
 	n atomic.Int64
@@ -68,7 +68,7 @@ type sent struct {
 }
 
 // Open connects by the options, and names the connections after the client with that id. It fails
-// as rlock.New does: then nothing is left running.
+// like rlock.New, and leaves nothing running then.
 func Open(o Options, id string) (*Redis, error) {
 	r := newRedis(o, id)
 	if err := r.openClient(r.options); err != nil {
@@ -92,8 +92,8 @@ func newRedis(o Options, id string) *Redis {
 	return r
 }
 
-// openClient connects, and asks the server for what the client depends on. After an error no
-// connection is left.
+// openClient connects, and asks the server for everything on which the client depends. After an
+// error no connection is left.
 func (r *Redis) openClient(o Options) *absent {
 	client, refused := newRueidis(o, r.prefix, r.conns)
 	if refused != nil {
@@ -152,7 +152,8 @@ func (r *Redis) Within(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, r.Patience)
 }
 
-// Start calls work in a goroutine that Close waits for. After Close it does not, and reports false.
+// Start calls work in a goroutine that Close waits for, and returns true. After Close it does
+// nothing, and returns false.
 func (r *Redis) Start(work func()) bool { return r.background.startWork(work) }
 
 // Do makes one call.
@@ -161,9 +162,9 @@ func (r *Redis) Do(ctx context.Context, c Call) rueidis.RedisResult {
 	return c.send(ctx, r.Client)
 }
 
-// DoAndTell makes one call, and publishes the message to the client of its owner, in one pipeline;
-// in a Cluster, where the two commands may go to different nodes, one after the other. The message
-// may be lost without harm.
+// DoAndTell makes one call, and publishes the message to the client of its owner, in one pipeline.
+// In a Cluster, where the two commands may go to different nodes, it sends one after the other. The
+// loss of the message does no harm.
 func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result rueidis.RedisResult) {
 	if r.InCluster() {
 		result = r.Do(ctx, c)
@@ -178,7 +179,7 @@ func (r *Redis) DoAndTell(ctx context.Context, c Call, m ClientMessage) (result 
 }
 
 // TellClient publishes the message to the client with the id, and returns the number of
-// subscribers; -1 in a Cluster, where a node does not know all.
+// subscribers; -1 in a Cluster, where a node does not know all subscribers.
 func (r *Redis) TellClient(ctx context.Context, id string, m ClientMessage) (listeners int64, err error) {
 	r.sent.n.Add(1)
 	listeners, err = r.Client.Do(ctx, r.message(id, m)).AsInt64()
@@ -196,14 +197,14 @@ func (r *Redis) message(client string, m ClientMessage) rueidis.Completed {
 // Commands returns the number of commands that were sent for locks.
 func (r *Redis) Commands() int64 { return r.sent.n.Load() }
 
-// InCluster reports whether the client is one of a Cluster.
+// InCluster reports whether the client is connected to a Cluster.
 func (r *Redis) InCluster() bool { return r.hasConnected() && r.cluster }
 
 // SyncReplicas returns the number of replicas that must have a grant.
 func (r *Redis) SyncReplicas() int { return r.options.SyncReplicas }
 
-// Where returns the addresses of the client's config, with the name of its primary at the Sentinels
-// and its database, if it has them: clients with equal texts have the same keys.
+// Where returns the addresses of the client's config, with the name of its primary at the
+// Sentinels, if it has one, and its database. Clients with equal texts have the same keys.
 func (r *Redis) Where() string {
 	option := r.options.Redis
 	addresses := slices.Clone(option.InitAddress)
@@ -223,8 +224,8 @@ func (r *Redis) Where() string {
 	return where
 }
 
-// Shares reports whether both are known to have the same server, in whatever database. A client
-// with its own way to dial may be anywhere.
+// Shares reports whether both clients are known to have the same server, with the same or different
+// databases. A client with a dial function of its own may be anywhere.
 func (r *Redis) Shares(other *Redis) bool {
 	a, b := r.options.Redis, other.options.Redis
 	switch {
@@ -236,7 +237,8 @@ func (r *Redis) Shares(other *Redis) bool {
 	return slices.ContainsFunc(a.InitAddress, func(address string) bool { return slices.Contains(b.InitAddress, address) })
 }
 
-// SharesKeys reports whether both are known to have the same keys, as [Redis.Shares].
+// SharesKeys reports whether both clients are known to have the same keys: the same server and
+// database.
 func (r *Redis) SharesKeys(other *Redis) bool {
 	return r.options.Redis.SelectDB == other.options.Redis.SelectDB && r.Shares(other)
 }

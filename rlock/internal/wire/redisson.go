@@ -12,11 +12,11 @@ import (
 )
 
 // Foreign clients that only poll cannot be counted. If the server knows scripts of Redisson, a
-// client leaves them windows for those names that it wants all the time. Of other names they find
-// the lock free in the pauses.
+// client leaves windows to them for the names that it wants all the time. Pollers find any other
+// name free in the pauses.
 const (
-	// spellPause is the longest pause of a name that counts as wanted all the time: the length of a
-	// window for pollers.
+	// spellPause is the longest pause after which a name still counts as wanted all the time: the
+	// length of a window for pollers.
 	spellPause = 140 * time.Millisecond
 	// spellTime is the time for which a name has to be wanted before pollers are left a window.
 	spellTime = 2 * time.Second
@@ -33,16 +33,16 @@ type spells struct {
 // A spell is the time for which a name has been wanted without a pause.
 type spell struct {
 	since time.Time
-	freed time.Time // when the name was released; zero once it is wanted again
+	freed time.Time // the time at which the name was released; zero once it is wanted again
 }
 
 // wanted notes that the client wants the name, or frees it, and reports whether it has wanted the
-// name for long.
+// name for spellTime.
 func (s *spells) wanted(name string, frees bool, now time.Time) (long bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.names == nil || len(s.names) >= maxSpells {
-		s.names = make(map[string]spell) // names that are wanted all the time come back at once
+		s.names = make(map[string]spell) // names that are wanted all the time are soon noted again
 	}
 	p, known := s.names[name]
 	if !known || !p.freed.IsZero() && now.Sub(p.freed) > spellPause {
@@ -57,7 +57,8 @@ func (s *spells) wanted(name string, frees bool, now time.Time) (long bool) {
 }
 
 // noteWant notes that a command which is about to be sent wants the lock, or frees it. It reports
-// whether the command has to leave a window to foreign clients that only poll: an Acquire does not.
+// whether the command, unless it is an Acquire, has to leave a window to foreign clients that only
+// poll.
 func (r *Redis) noteWant(x *Exchange) (polling bool) {
 	op := x.Cmd.Op
 	if !x.Kind.Foreign || op == core.Write || op == core.Mirror && !x.Cmd.Asks {
@@ -72,7 +73,7 @@ func (r *Redis) noteWant(x *Exchange) (polling bool) {
 
 // Foreign clients are those of Redisson, which know nothing of the queue: see scripts/foreign.lua.
 
-// RedissonPolls says when foreign clients that only poll are left windows.
+// RedissonPolls says when windows are left to foreign clients that only poll.
 type RedissonPolls int
 
 // The values: see the constants of package rlock.
@@ -86,15 +87,15 @@ const (
 type foreign struct {
 	fair   fairRights
 	spells spells
-	// asked is when the server was last asked for Redisson's scripts, in nanoseconds since 1970,
-	// and seen whether it had one.
+	// asked is the time at which the server was last asked for Redisson's scripts, in nanoseconds
+	// since 1970, and seen whether it had one.
 	asked atomic.Int64
 	seen  atomic.Bool
 }
 
 // redissonScripts are the SHA1s of the scripts by which clients of Redisson try to acquire a plain
-// lock. A server keeps the script of each try, also of one that fails. docs/redisson.md lists the
-// versions whose scripts these are.
+// lock. A server keeps the script of each attempt, also of a refused one. docs/redisson.md lists
+// the versions whose scripts these are.
 var redissonScripts = []string{
 	"149c5a8bf18676fd99e9e6e24923bd64d9b62f94", // RLock from 3.30.0 on
 	"dad0f8d619e548e04f21fb48d50be5034df3adae", // RLock of 3.17.7, and every spin lock
@@ -145,7 +146,7 @@ func (r *Redis) LookForRedisson(now time.Time) {
 	})
 }
 
-// askForRedisson reports whether a node has a script of Redisson; ok is false if not all nodes have
+// askForRedisson reports whether a node has a script of Redisson. ok is false if a node has not
 // answered.
 func (r *Redis) askForRedisson() (seen, ok bool) {
 	ctx, cancel := r.Within(r.ctx)
@@ -162,15 +163,15 @@ func (r *Redis) askForRedisson() (seen, ok bool) {
 	return seen, ok || seen
 }
 
-// Redisson's fair lock has two keys. A step declares them, and the server refuses the whole step to
-// a user without a right to them. The client of such a user then sends steps without these keys,
-// and its releases do not notify waiters of Redisson's fair lock.
-const fairKeysAt, fairKeys = 4, 2 // the index of the first of them among the keys of a step, and their number
+// Redisson's fair lock has two keys. A step declares the two keys, and the server refuses the whole
+// step to a user without a right to them. The client of such a user then sends steps without these
+// keys, and its releases do not notify waiters of Redisson's fair lock.
+const fairKeysAt, fairKeys = 4, 2 // the index of the first of the two among the keys of a step, and their number
 
-// fairRights remembers whether the server refused these keys.
+// fairRights remembers whether the server refused the keys of Redisson's fair lock.
 type fairRights struct{ none atomic.Bool }
 
-// learn notes and reports that the server refused a call with these keys by its access rules.
+// learn notes and reports that the access rules of the server refused a call with these keys.
 func (f *fairRights) learn(reply *rueidis.RedisError) bool {
 	if !strings.HasPrefix(reply.Error(), "NOPERM") || !strings.Contains(reply.Error(), "key") || hasBegun(reply) {
 		return false
@@ -186,8 +187,8 @@ func (r *Redis) withoutFair(err error) bool {
 	return ok && !r.foreign.fair.none.Load() && r.foreign.fair.learn(reply)
 }
 
-// fairRights returns the rights to the keys of a lock with that fair queue; nil if its calls do not
-// have these keys, since the lock has none, or the user no right to them.
+// fairRights returns the rights to the keys of the fair queue. It returns nil if a call must not
+// have these keys: the lock has no fair queue, or the user no right to it.
 func (r *Redis) fairRights(fairQueue string) *fairRights {
 	if fairQueue == "" || r.foreign.fair.none.Load() {
 		return nil

@@ -11,16 +11,16 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// An Answer is the answer to a command: the reply for package core, and more for the caller.
+// An Answer is the answer to a command: the reply for package core, and more for its caller.
 type Answer struct {
 	core.Reply
 	Err    error
 	Heard  bool      // the server answered
 	Sent   Sent      // the place to which the command was sent
 	Owner  OwnerText // the lock's owner
-	Clock  int64     // Redis' clock in µs, for a ticket that takes an answer; else 0
+	Clock  int64     // Redis' clock in µs, for a ticket that takes an answer; 0 for any other
 	Met    *string   // the string that the condition returned; nil if the command was executed
-	Before int       // the number of tickets before that of the command; negative if that is not known
+	Before int       // the number of tickets before the ticket of the command; negative if it is not known
 }
 
 // failedAnswer returns the answer to a command that failed with err.
@@ -63,8 +63,9 @@ type value interface {
 	Error() error
 }
 
-// readAnswer returns the answer to a command, by the reply to its own call or its part of a reply
-// to several. It has a type parameter, since an interface would allocate memory for each command.
+// readAnswer returns the answer to a command. reply is the reply to the command's own call, or the
+// part of a reply that is about the command. It has a type parameter, since an interface would
+// allocate memory for each command.
 func readAnswer[V value](r *Redis, x *Exchange, reply V) Answer {
 	a, err := Answer{Before: -1, Heard: true}, error(nil)
 	//exhaustive:ignore
@@ -175,7 +176,7 @@ func readAskAcquire[V value](r *Redis, x *Exchange, a *Answer, reply V) error {
 	return nil
 }
 
-// metValues is the number of values in the reply if a condition has returned a string: see
+// metValues is the number of values in the reply if a condition was met and returned a string: see
 // scripts/condition_end.lua.
 const metValues = 3
 
@@ -222,7 +223,8 @@ func (r *Redis) readStep(x *Exchange, a *Answer, values []rueidis.RedisMessage) 
 	return a.readPosition(&values[4])
 }
 
-// readGrant reads the reply to a step that granted the ticket the lock, or found that it has it.
+// readGrant reads the reply to a step that granted the ticket the lock, or found that the ticket
+// has it.
 func (a *Answer) readGrant(x *Exchange, values []rueidis.RedisMessage) (err error) {
 	if a.Owner, err = ownerIn(&values[2]); err != nil {
 		return err
@@ -235,9 +237,10 @@ func (a *Answer) readGrant(x *Exchange, values []rueidis.RedisMessage) (err erro
 	return err
 }
 
-// readPosition reads the fifth value of a step: 0 if the ticket is nowhere, 1 in the queue, 2 the
-// first ticket, -1 if it was taken out again since the queue was full. If the command Counts, it is
-// an array, with the position of the ticket and the number of tickets behind that.
+// readPosition reads the fifth value of a step: 0 if the ticket is nowhere, 1 if it is in the
+// queue, 2 if it is first, and -1 if it was taken out again since the queue was full. If the
+// command Counts, the value is an array of this number, the position of the ticket, and the number
+// of all tickets in the queue.
 func (a *Answer) readPosition(reply *rueidis.RedisMessage) error {
 	at, before := int64(0), -1
 	if reply.IsArray() {
@@ -283,8 +286,8 @@ func parseCounter(text string, n uint64) (uint64, error) {
 	return last, err
 }
 
-// readAll reads the reply to the commands of one call. Acquires behind the first that was refused,
-// whose reply is empty, were not executed.
+// readAll reads the reply to the commands of one call. The reply to an Acquire behind the first
+// refused one is empty: it was not executed.
 func (r *Redis) readAll(part []*Exchange, result rueidis.RedisResult) {
 	op := part[0].Cmd.Op
 	if len(part) == 1 && op != core.Mirror {
@@ -355,7 +358,7 @@ func (r *Redis) readCarrier(x *Exchange, result rueidis.RedisResult) (a Answer) 
 	return readAnswer(r, x, &parts[2])
 }
 
-// ThisClient and OtherClient stand for clients in IDs of package core: this client, and any other
+// ThisClient and OtherClient stand for clients in IDs of package core: this client, and every other
 // client of rlock.
 const (
 	ThisClient  = 1

@@ -18,7 +18,8 @@ var files embed.FS
 
 // The scripts. Each file begins with its KEYS, ARGV and replies. A Mirror or a Resume that counts
 // waiters begins with others.lua. A step is the kind's part, then the parts of the queue, of
-// foreign clients, and of grants. docs/protocol.md says what each does if it is executed again.
+// foreign clients, and of grants. docs/protocol.md says what each script does if it is executed
+// again.
 var (
 	Acquire          = newScript("acquire")
 	Resume           = newScript("others", "resume")
@@ -41,8 +42,8 @@ var (
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a server that does not
-// have it. rueidis.Lua does that for one call at a time; here each call of a batch does. A call is
-// not repeated after a lost reply: only its caller knows whether that does harm.
+// have it. rueidis.Lua does so for one call at a time, a Script for each call of a batch. A call is
+// not repeated after a lost reply: only its caller knows whether a repetition does harm.
 type Script struct{ text, sha string }
 
 // Hash returns the SHA1 by which the script is called.
@@ -57,15 +58,15 @@ func newScript(names ...string) *Script {
 	return ScriptOf(withParts(text))
 }
 
-// shared are the files that a line "-- (<name>.lua)" of another file stands for.
+// shared are the files that replace the lines "-- (<name>.lua)" of other files.
 //
 // owners.lua and tenures.lua come behind the common ends of a step, which need no owner: Redis
-// takes time to define the functions. tokens.lua may stand before them: the time to define its one
-// function is too short to be measured.
+// takes time to define the functions. tokens.lua may stand before the ends: the time to define its
+// one function is too short to be measured.
 //
-// A ticket that joins behind another one has two ends, 3 in swift.lua and 11 in queue.lua: the
-// first one stands before queue.lua has defined its functions, and so repeats the pattern of
-// owners.lua; the other one serves the other kinds, and steps that do more than join.
+// A step in which a ticket joins behind another one may end at 3 in swift.lua or at 11 in
+// queue.lua. The first end comes before queue.lua has defined its functions, and so repeats the
+// pattern of owners.lua. The second end serves the other kinds, and steps that do more than join.
 var shared = []string{"swift", "tokens", "owners", "permits", "tenures"}
 
 // withParts returns the text with the shared files in place of the lines that name them.
@@ -103,19 +104,19 @@ type Call struct {
 	Script     *Script
 	Keys, Args []string
 	words      words       // the keys and arguments, in place of Keys and Args; empty if these are set
-	fair       *fairRights // the rights to Redisson's fair queue; nil if its keys are not among words
+	fair       *fairRights // the rights to Redisson's fair queue; nil if words do not have its keys
 
 	Track []string // the keys that the call tracks: see tracking
 }
 
 // words are the keys and arguments of a call for one lock. They are in the Call itself: slices
-// would add a tenth to the cost of Lock and Unlock.
+// would make Lock and Unlock a tenth slower.
 type words struct {
 	all     [15]string // the keys, then the arguments
-	keys, n int        // the number of keys, and that of all words
+	keys, n int        // the number of keys, and of all words
 }
 
-// Call returns a call with these words, fifteen at most. The first of them are its keys.
+// Call returns a call with these words, at most fifteen. The first words are its keys.
 func (s *Script) Call(keys int, all ...string) Call {
 	c := Call{Script: s, words: words{keys: keys, n: len(all)}}
 	copy(c.words.all[:], all)
@@ -220,14 +221,14 @@ func (p *pipeline) add(command rueidis.Completed, read func(rueidis.RedisResult)
 	p.commands, p.readers = append(p.commands, command), append(p.readers, read)
 }
 
-// A Guard makes the scripts of guarded writes: a source of the user, behind a check whether the
-// tenure has the lock.
+// A Guard makes the scripts of guarded writes: a source of the user behind a check that the tenure
+// has the lock.
 type Guard struct {
 	looks string // the check, on one line, so that an error names the line of the source
 	composed
 }
 
-// composed has the scripts that were made of sources of users.
+// composed has the scripts that were composed with sources of users.
 type composed struct {
 	mu      sync.Mutex // guards the fields below
 	scripts map[parts]*Script
@@ -250,8 +251,8 @@ var (
 // Commands is the source of a guarded write that is a list of commands: see its file.
 var Commands = readScript("commands")
 
-// mostSources is the largest number of composed scripts that are kept: a program that makes a new
-// source for each call would fill the memory, as it does in Redis.
+// mostSources is the largest number of composed scripts that are kept: a program with a new source
+// for each call would fill the memory, as it fills the memory of Redis.
 const mostSources = 1000
 
 // The parts of the scripts beside a guard's own: the beginning and the end of a guarded write, and
@@ -280,7 +281,7 @@ func oneLine(text string) (line string) {
 }
 
 // Script returns the script of a guarded write. A line of flags ("#!lua ...") at the beginning of
-// the source stays the first.
+// the source stays the first line.
 func (g *Guard) Script(source string) *Script {
 	return g.script(parts{source, nil}, g.looks+writeBegins, writeEnds)
 }
@@ -313,8 +314,8 @@ func (c *composed) script(of parts, begin, end string) *Script {
 	return s
 }
 
-// fenced reports whether err is the guard's error for the write with the nonce: the tenure does not
-// have the lock, and the source was not executed.
+// fenced reports whether err is the error of the guard in the write with the nonce: the tenure does
+// not have the lock, and the source was not executed.
 func fenced(err error, nonce string) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && reply.Error() == "RLOCK_FENCED "+nonce

@@ -33,7 +33,7 @@ func infoField(info, field string) string {
 }
 
 // ServerProcess returns the run id of the server, which changes with a restart or a failover; "" if
-// the server does not say. It returns an error in a Cluster, which has many.
+// the server does not say. In a Cluster, which has many servers, it returns an error.
 func (r *Redis) ServerProcess() (string, error) {
 	if err := r.Ready(r.ctx, nil); err != nil {
 		return "", err

@@ -28,7 +28,7 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Com
 		return nil, Over(ctx)
 	}
 	for i := range commands {
-		commands[i] = commands[i].Pin() // since it may be sent several times
+		commands[i] = commands[i].Pin() // it may be sent several times
 	}
 	caller := ctx
 	ctx, cancel := r.Within(caller)
@@ -36,7 +36,7 @@ func (r *Redis) Survey(ctx context.Context, slot uint16, commands ...rueidis.Com
 	var last error // the error of the last attempt
 	for retry := FirstRetry; ; retry = min(2*retry, LastRetry) {
 		replies, err := r.surveyOnce(ctx, slot, commands)
-		if failed := passing(replies); failed != nil { // says more than that the server is a replica
+		if failed := passing(replies); failed != nil { // this error says more than that the server is a replica
 			err = failed
 		}
 		switch {
@@ -105,7 +105,8 @@ type background struct {
 	running sync.WaitGroup // only Add needs the mutex
 }
 
-// startWork calls work in a goroutine of its own, and reports whether it does: not after close.
+// startWork calls work in a goroutine of its own, and returns true. After close it does nothing,
+// and returns false.
 func (b *background) startWork(work func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,8 +124,8 @@ func (b *background) close() {
 	b.running.Wait()
 }
 
-// inBackground returns the result of work, or an error once ctx ends. The work then goes on, and
-// keeps its slot of the limit until it has ended.
+// inBackground returns the result of work, or an error once ctx ends. In that case work goes on,
+// and keeps its slot of the limit until it ends.
 func inBackground[T any](ctx context.Context, r *Redis, limit *Limit, work func() T) (result T, err error) {
 	landed := make(chan T, 1)
 	started := r.background.startWork(func() {
@@ -151,10 +152,10 @@ func (r *Redis) SlotOf(key string) uint16 {
 	return 0
 }
 
-// Promptly returns what ask returns, or an error once ctx ends. Before that rueidis does not always
-// return: while it dials, and while it reads over a connection whose peer is silent. The context of
-// ask ends later than ctx: the end of the context of a command that dials would fail the commands
-// of all that wait for the connection.
+// Promptly returns what ask returns, or an error once ctx ends. rueidis may return later: while it
+// dials, and while it reads over a connection whose peer is silent. The context of ask ends later
+// than ctx: if the context of a command ended while it dials, all commands that wait for the
+// connection would fail.
 func Promptly[T any](ctx context.Context, r *Redis, slot uint16, ask func(ctx context.Context) (T, error)) (T, error) {
 	type reply struct {
 		value T
@@ -179,11 +180,11 @@ func Promptly[T any](ctx context.Context, r *Redis, slot uint16, ask func(ctx co
 // listTime is the age at which Processes reads CLIENT LIST of a node again.
 const listTime = time.Second
 
-// A Process is a process with a client of rlock, by the client name of a connection.
+// A Process is a process with a client of rlock, as the client name of a connection describes it.
 type Process struct {
-	Program string // the base name of its executable
+	Program string // the base name of the program's executable
 	Host    string // the host name of its machine or container
-	PID     int    // the process id on that machine
+	PID     int    // the process id
 	Addr    string // the address of its connection, as Redis sees it: "10.0.0.7:51234"
 }
 
@@ -200,8 +201,8 @@ type Processes struct {
 // clientLists keeps the processes of each node, so that many questions in a row cost one CLIENT
 // LIST, whose reply has a line for each connection of the server.
 type clientLists struct {
-	lock   Limit                 // a limit of one, which guards the fields below
-	byNode map[uint32]*Processes // the last answers
+	lock   Limit                 // a limit of one command, whose slot guards the fields below
+	byNode map[uint32]*Processes // the last lists
 }
 
 // Processes returns the processes that are connected with the node that serves the lock, as they
