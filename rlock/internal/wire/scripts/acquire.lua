@@ -14,16 +14,16 @@
 --          TTL); {-2, ""}: the lock is free, but clients wait for it, or it is the
 --          window of foreign clients
 -- an error nothing was acquired: the server has refused the tokens or the lease, or "WRONGTYPE":
---          the hash has something else than owners, or the counter is negative, and is left as it
---          is
+--          the hash has something else than owners, or the counter is negative, and both are left as
+--          they are
 --
--- The tokens and the lease come first where the server can refuse them by its access
--- rules: a lock without tokens, or without an end, must not stay behind.
+-- The access rules of the server may refuse the tokens or the lease. A lock without tokens, or
+-- without an end, must not be left behind.
 --
--- Sent again while the owner has the lock it changes nothing: not the count (Redisson adds: issue
--- 7367, a count of two that is never freed), and not the lease, which may be a longer one by now.
--- Tokens reserved before the last answer are not used. Sent again after the release it takes a lock
--- that is free, for a tenure that its client does not know: see queue.lua.
+-- Sent again while the owner has the lock, it changes neither the count (Redisson adds to it: issue
+-- 7367, a count of two that is never freed) nor the lease, which may be longer by now. It reserves
+-- tokens again: the tokens before are not used. Sent again after the release, it takes a free lock
+-- for a tenure that its client does not know: see "h" in queue.lua.
 -- (tokens.lua)
 local free = redis.call('exists', KEYS[1], KEYS[2]) == 0
 if free or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then

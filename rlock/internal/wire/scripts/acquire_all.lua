@@ -1,18 +1,18 @@
--- Acquires several locks of one kind and slot in their order, up to the first that is refused: the
--- same as an acquire of each, one after the other. Its function acquire is the acquire script of
--- the kind, with its own header.
+-- Acquires several locks of one kind and slot in their order, up to the first that is refused, as if
+-- each were acquired by a command of its own. The function acquire is the acquire script of the kind,
+-- with its own header.
 --
--- KEYS    the keys of the first lock's acquire, then those of the second, and so on
--- ARGV[1] how many keys each has
--- ARGV[2] how many arguments each has
--- ARGV    then the arguments of the first lock's acquire, those of the second, and so on
+-- KEYS    the keys of the first lock's acquire, then the keys of the second, and so on
+-- ARGV[1] the number of keys of each
+-- ARGV[2] the number of arguments of each
+-- ARGV    then the arguments of the first lock's acquire, then of the second, and so on
 --
--- For each lock, in an array: the reply of its acquire; "" behind the first that is refused: it was
--- not asked for
+-- An array with the reply to each acquire. Behind the first refusal no lock was asked for, and the
+-- reply is ""
 --
--- An acquire that fails with an error inside of a command ends the script, and the locks before it
--- are acquired. Sent again, an acquire changes nothing of a lock that its owner has: so after an
--- error each can be sent alone.
+-- If a command in an acquire fails, the script ends with its error, and the locks before it are
+-- acquired. Sent again, an acquire does not change a lock that its owner has: so after an error each
+-- can be sent alone.
 local function acquire(KEYS, ARGV)
 -- (acquire)
 end

@@ -1,7 +1,7 @@
--- The end of a step (queue.lua) in which a ticket that takes an answer joins or is looked for: the
--- step is the function before. The clock of Redis in microseconds is the seventh value of its
--- reply, and -1 the sixth if the step has none. An error, and the reply to a release alone, are
--- returned as they are.
+-- The end of a step (queue.lua) in which a ticket that takes an answer joins or is looked for. The text
+-- before is the step, as a function. This end adds the clock of Redis in microseconds as the seventh
+-- value of its reply; a sixth value that is missing becomes -1. An error, and the reply to a release
+-- alone, are returned as they are.
 end)()
 if type(reply) == 'table' and not reply.err then
 	local time = redis.call('time')

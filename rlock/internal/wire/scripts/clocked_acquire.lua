@@ -1,9 +1,8 @@
--- The end of an acquire (acquire.lua) of a call that takes an answer: the acquire is the function
--- before this text.
+-- The end of an acquire (acquire.lua) of a call that takes an answer. The text before is the acquire,
+-- as a function.
 --
--- {clock, r}  the clock of Redis in microseconds, and what acquire.lua returns; without r if that
---             is nil
--- an error    that of acquire.lua
+-- {clock, r}  the clock of Redis in microseconds, and the reply of acquire.lua, if it is not nil
+-- an error    the error of acquire.lua
 end)()
 if type(reply) == 'table' and reply.err then
 	return reply

@@ -2,9 +2,9 @@
 -- the first error.
 --
 -- KEYS[i]  the keys of the commands
--- ARGV     of each command: how many words it has, and these
+-- ARGV     for each command: the number of its words, and the words
 --
--- An array with the reply to each command that was executed. The last one may be an error: the
+-- An array with the reply to each command that was executed. If the last reply is an error, the
 -- commands behind it were not executed.
 local replies, at = {}, 1
 while at <= #ARGV do

@@ -2,35 +2,36 @@
 -- windows. Without foreign clients the hash is not read, and the functions are not even defined.
 --
 -- KEYS[3]  a hash with times in milliseconds of Redis' clock, which expires 5 s after it was
---          written. A window is "?" in the queue. It is on from when "?" stands first and the lock
---          is free, or a writer of ours has let readers in (grant.lua): then no client of ours is
---          granted the lock, but for readers beside foreign readers.
---   b, e     when the window that is on began, and when it ends
---   u        when it was first seen to be used
---   p        this "?" is for foreign clients that cannot be counted, since they only poll
---   n, l     the next "?" for those that are counted is not put in line before n; unused, it is l long
---   q        the next one for those that only poll is not put in line before q
---   t        when the last window ended
---   s        when a foreign holder was last seen
---   f        when Redisson's fair queue was last seen
---   w        since when readers of ours are held back
---   h        when the first ticket or its deputy was last looked for, to half a second, while others wait
---            behind them (grant.lua)
--- KEYS[5], KEYS[6]  of a lock that Redisson's fair lock may share: its queue, a list of owners, and
---          the times until which it waits for each, a sorted set. "rlock:0" is a place of ours
---          there. A user without the right to them sends steps without.
+--          written. A window is the member "?" of the queue. It is on from the moment at which "?"
+--          stands first and the lock is free, or a writer of ours lets readers in (grant.lua). While
+--          it is on, no client of ours is granted the lock, except readers beside foreign readers.
+--   b, e     the beginning and the end of the window that is on
+--   u        the time at which a foreign client was first seen to use it
+--   p        set if the present "?" is for foreign clients that only poll, and cannot be counted
+--   n, l     the time before which no "?" for counted clients is added; the length of the next one if
+--            nobody uses it
+--   q        the time before which no "?" for clients that only poll is added
+--   t        the end of the last window
+--   s        the time at which a foreign holder was last seen
+--   f        the time at which Redisson's fair queue was last seen
+--   w        the time from which readers of ours wait for a writer (grant.lua)
+--   h        the time at which the first ticket or its deputy was last looked for, to half a second,
+--            while other tickets wait behind them (grant.lua)
+-- KEYS[5], KEYS[6]  of a lock that Redisson's fair lock may share, two keys of that lock: its queue, a
+--          list of owners; and a sorted set of the times until which it waits for each. "rlock:0" is
+--          a place of ours in both. A user without a right to these keys sends steps without them.
 --
 -- If one of these keys holds something else, or the server refuses a command of this part, the step
--- goes on as if there was no foreign client: a refusal must not keep a lock that was freed from those
--- that wait for it. Nor does it leave a key, or a place in the fair queue, that does not end.
+-- goes on as if there were no foreign client: the next waiter must get a lock that was freed. No key,
+-- and no place in the fair queue, is left behind without an end.
 --
 -- For grant.lua:
---   listeners, count(...)  how many listen by channel, and what counts them
---   waits                  how many foreign clients wait
---   here                   whether there may be foreign clients; the rest is defined only then
+--   listeners, count(...)  the number of subscribers by channel; counts them for channels
+--   waits                  the number of foreign clients that wait
+--   here                   whether there may be foreign clients; the names below need that
 --   fair, placed           whether there is a fair queue, and a place of ours in it
 --   on, state, now         whether a window is on; the fields of the hash; Redis' clock
---   beginWindow(), isWindowDue()         begins a window; whether one may be put in line
+--   beginWindow(), isWindowDue()         begins a window; whether "?" may be added to the queue
 --   setState(...)              writes fields of the hash
 --   takePlace(), leavePlace(), callFair()
 --                          take and leave the place in the fair queue; notify its first owner that
@@ -47,12 +48,12 @@ local function count(...)
 	end
 end
 
-local waits = 0     -- how many foreign clients wait: subscribers, and processes in the fair queue
+local waits = 0     -- the number of foreign clients that wait: subscribers, and processes in the fair queue
 local fair = false  -- whether there is a fair queue
-local here = false  -- whether there may be foreign clients, so that the next names are defined
--- A release puts "?" behind the tickets that it finds. If that is one, "?" is alone when it has
--- been granted the lock, and is dropped: two clients with a ticket each would pass the lock to one
--- another for ever. So a ticket that joins an empty queue lets foreign clients go first.
+local here = false  -- whether there may be foreign clients
+-- A release adds "?" behind the tickets of the queue. Behind a single ticket, "?" is alone once the
+-- ticket has been granted the lock, and is dropped: two clients with a ticket each would pass the lock
+-- to each other for ever. So a ticket that joins an empty queue lets foreign clients go first.
 if not guarded or joined and first == asker then
 	if family ~= 'c' then
 		local ears = grants .. 'ushers'
@@ -71,7 +72,7 @@ if here then
 end
 
 local state, now = {}, 0
-local on = false    -- whether their window is on
+local on = false    -- whether a window is on
 local placed = false -- whether our place is in the fair queue
 local beginWindow, isWindowDue, setState, takePlace, leavePlace, callFair
 
@@ -105,8 +106,8 @@ if here then
 		state.f = now
 		setState('f', now)
 	end
-	-- No node of a Cluster with plain pub/sub knows all subscribers. A foreign client that had the
-	-- lock a moment ago counts as one that waits.
+	-- No node of a Cluster with plain pub/sub knows all subscribers. So a foreign client that had the
+	-- lock a moment ago counts as a foreign client that waits.
 	if family == 'c' then
 		if isForeign(holder()) then
 			state.s = now
@@ -115,9 +116,9 @@ if here then
 		waits = math.max(waits, now - (state.s or 0) < memory and 1 or 0)
 	end
 
-	-- Takes a place before the fair waiters: Redisson then leaves the lock free for us, and
-	-- publishes to that place when it is free. The place ends three seconds after the lease, in
-	-- case all clients of ours die. The lease may be renewed, so each look moves that end.
+	-- Takes a place before the fair waiters: Redisson then leaves a free lock to us, and publishes to
+	-- our place when the lock is free. The place ends three seconds after the lease, in case all
+	-- clients of ours die. The lease may be renewed, so each look moves the end of the place.
 	function takePlace()
 		if fairQueue and (placed or state.f) then
 			local ends = now + math.max(leaseLeft(), 0) + patience
@@ -147,7 +148,6 @@ if here then
 		end
 	end
 
-	-- Begins the window.
 	function beginWindow()
 		state.b, state.e, on = now, now + (state.p and longest or state.l or shortest), true
 		redis.pcall('hdel', foreign, 'u', 'w')
@@ -159,8 +159,8 @@ if here then
 		end
 	end
 
-	-- Reports whether a window may be put in line: one for counted clients, if there are some, else
-	-- one for clients that only poll. Neither sort puts off the windows of the other.
+	-- Reports whether "?" may be added to the queue: for counted clients if there are any, else for
+	-- clients that only poll. Neither sort of window delays the other.
 	function isWindowDue()
 		if waits > 0 then
 			return now >= (state.n or 0)
@@ -174,9 +174,9 @@ if here then
 		state.b, state.u, state.p = nil, nil, nil
 	end
 
-	-- Ends the window, when its time is up or none of the clients that it was for is left. After a
-	-- window in vain the next one is 16 times as far away as the lock was idle, and twice as long.
-	-- After a window that pollers used the next one is twice as far away as the lock was idle.
+	-- Ends the window, when its time is up or no client of its sort is left. After an unused window the
+	-- next one comes after 16 times the time for which the lock was idle, and is twice as long. After a
+	-- window that pollers used, the next one comes after twice that time.
 	local function endWindow()
 		local polled, used = state.p, state.u or waits == 0 and not state.p and now
 		local idle = (used or math.min(now, state.e)) - state.b
@@ -192,10 +192,11 @@ if here then
 		end
 	end
 
-	-- A foreign client has the lock, or has had it: the window is used. For each process that
-	-- waits, the window goes on for as long as each client of ours had since the last window, less
-	-- a quarter, since the last section of theirs goes on after it. If a section of theirs was
-	-- longer than that, the window is over. For a fair lock a client of ours has several tickets.
+	-- If a foreign client has the lock, or has had it, the window is used. Then it goes on: for each
+	-- foreign process that waits, as long as a client of ours had the lock on average since the last
+	-- window, less a quarter, since the last foreign section goes on after the window. If a foreign
+	-- section has already lasted longer, the window is over. In the queue of a fair lock a client of
+	-- ours has several tickets.
 	if state.b and not state.u and (heard or isForeign(holder())) then
 		local clients, seen, tickets = 0, {}, redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '64')
 		for _, member in ipairs(tickets) do
@@ -213,8 +214,8 @@ if here then
 		setState('u', now, 'e', state.e)
 	end
 
-	local had = false -- whether the lock has been left free to them since their window began
-	if state.b and first ~= '?' then -- no client of ours waited for the end of the window, and the queue has expired
+	local had = false -- whether foreign clients have had a free lock for a whole window
+	if state.b and first ~= '?' then -- the queue has expired, since no client of ours waited
 		had = not freed and isFree()
 		local used, polled = state.u, state.p
 		closeWindow()
@@ -225,7 +226,7 @@ if here then
 	elseif state.b and not isForeign(holder()) and (now >= state.e or waits == 0 and not state.p) then
 		endWindow()
 		first, second = front()
-	elseif not state.b and first == '?' and waits == 0 and not state.p then -- the clients that "?" was for have left
+	elseif not state.b and first == '?' and waits == 0 and not state.p then -- the foreign clients for which "?" was added have left
 		redis.call('zrem', queue, '?')
 		first, second = front()
 	end

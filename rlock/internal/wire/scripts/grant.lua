@@ -1,9 +1,9 @@
--- The end of a step, after queue.lua and foreign.lua: as long as the lock is open to the first
--- ticket in the queue it is granted to it, or foreign clients have a window.
-local starved, respite = 2000, 1000 -- the times for which readers of ours are held back for a writer, and then are not
-local unheard = 3000 -- the time after which clients count as standing still that have not looked for their tickets
+-- The end of a step, after queue.lua and foreign.lua. As long as the lock is open to the first ticket
+-- in the queue, the ticket is granted the lock, or a window of foreign clients begins.
+local starved, respite = 2000, 1000 -- how long readers of ours wait for a writer, and how long they then may begin
+local unheard = 3000 -- the time without a look for its ticket after which a client counts as paused
 
--- Reports whether the client of a ticket can be notified; true if Redis does not say.
+-- Reports whether the client of a ticket listens; true if Redis does not say.
 local function listens(member)
 	if family == 'c' or pollsFor(member) then
 		return true
@@ -15,9 +15,9 @@ local function listens(member)
 	return (listeners[own] or 1) > 0
 end
 
--- Undoes a grant that the server has refused by its access rules: it must not keep a lock that its
--- owner does not know of, nor the ticket of a command that failed. The client of the ticket that is
--- the first now looks, and gets the lock or the error.
+-- Undoes a grant that the access rules of the server have refused: an owner that does not know of
+-- the lock must not keep it. A ticket that joins leaves again, since its command fails. The client of
+-- the ticket that is now the first is notified: it looks, and gets the lock or the error.
 local function refuse(member, err)
 	removeOwner(ticketOf(member), modeOf(member))
 	if joins then
@@ -31,10 +31,10 @@ local function refuse(member, err)
 end
 
 local term = joins and claimOf(asker) or lease -- the lease with which the asker is granted the lock
-local granted -- the token of the asker once it was granted the lock, else nil
+local granted -- the token of the asker, once it was granted the lock; else nil
 
--- Takes the member out of the queue, and grants it the lock if its client is there. Its mark comes
--- before, so that the queue keeps its expiry.
+-- Takes the member out of the queue and, if its client listens, grants it the lock. The mark is added
+-- first, so that the queue is never empty and keeps its expiry.
 local function grant(member)
 	local asks = member == asker
 	if not asks and not listens(member) then
@@ -60,9 +60,9 @@ local function waiter()
 	return first ~= '?' and first or second
 end
 
--- Drops the tickets at the front whose clients do not listen. The lock may be open to the ticket
--- behind them, or that one has to listen to foreign clients. While a client of ours has the lock alone
--- neither is so, and its release drops them.
+-- Drops the tickets at the front whose clients do not listen: the lock may be open to the ticket
+-- behind them, or the client of that ticket has to listen for foreign clients. While a client of ours
+-- has the lock alone, neither can be true, and the release drops these tickets.
 local dropped = false
 while not guarded and waiter() and waiter() ~= asker and not listens(waiter()) do
 	redis.call('zrem', queue, waiter())
@@ -70,7 +70,7 @@ while not guarded and waiter() and waiter() ~= asker and not listens(waiter()) d
 	dropped = true
 end
 
-local stale = false -- whether second is to be looked up
+local stale = false -- whether second has to be read again
 local ahead = first -- the first ticket before any grant
 local foremost = waiter()
 while first and not on and isOpen(modeOf(first), first) do
@@ -94,10 +94,10 @@ while first and not on and isOpen(modeOf(first), first) do
 	first, second, stale = second, nil, true
 end
 
--- Readers do not wait for readers. A writer of ours that has left, or goes on as a reader, which is
--- when a step has no members, has let readers in: foreign readers are notified. If "?" stands
--- before a reader of ours, the window begins beside those that read, so that the reader waits no
--- longer than the window. Once a foreign client reads, the readers right behind "?" read beside it.
+-- Readers do not wait for readers. A writer of ours has let readers in if it has left, or goes on as
+-- a reader, by a step without members: foreign readers are notified. If "?" stands before a reader of
+-- ours, the window begins while others read, so that the reader waits no longer than the window. Once
+-- a foreign client reads, the readers right behind "?" are granted the lock beside it.
 local reads = isOpen('s') and not isFree()
 if here and reads then
 	first, second = front()
@@ -119,9 +119,9 @@ if reads and message == '01' and not told and (waits > 0 or family == 'c') then
 	redis.pcall(publish, channel, message)
 end
 
--- Clients may disagree on the number of permits: a release that grants none makes the first tickets
--- of other clients look, since one of these clients may know of more permits (semaphore.lua). The
--- front of a long queue is enough, since the others stand behind it.
+-- Clients may disagree on the number of permits. After a release that grants none, the first tickets
+-- of other clients look, since one of these clients may know of more permits (semaphore.lua). In a
+-- long queue the front is enough, since the other tickets wait for it.
 if varies and freed and first and first == ahead then
 	local told, n = {[clientOf(ticketOf(leaver))] = true}, 0
 	for _, member in ipairs(redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '64')) do
@@ -133,11 +133,11 @@ if varies and freed and first and first == ahead then
 	end
 end
 
--- Foreign readers may keep a writer out, ours or a foreign one, for as long as they like. Readers of
--- ours behind that writer do not starve: they are held back for two seconds, and then they may begin
--- to read for one second.
-local heldBack -- the rest of the time for which they are held back, nil if they are not
-local out = first -- the first ticket that a foreign reader keeps out
+-- Foreign readers may keep a writer out, ours or a foreign one, for as long as they like. So that
+-- readers of ours behind the writer do not starve, they wait for two seconds, and then may begin to
+-- read for one second.
+local heldBack -- the time for which readers of ours still wait; nil if they need not
+local out = first -- the first ticket that a foreign reader may keep out
 if first == '?' then
 	out = second
 end
@@ -157,11 +157,11 @@ if here and out and modeOf(out) ~= 's' and isOpen('s') and isForeign(holder()) t
 	end
 end
 
--- A ticket with a bound has joined as any other, so that this step has dropped the tickets of the
--- dead that it can. It is taken out again if too many are left. Such a join does not extend the
--- queue's expiry, so that a queue of dead tickets expires.
+-- A ticket with a bound has joined like any other, and by now the step has dropped the tickets of dead
+-- clients that it can. If too many are left, the ticket is taken out again. Then the step does not
+-- extend the queue's expiry, so that a queue of dead tickets expires.
 local full = false
-local tickets -- returns how many tickets stand in the queue up to a score, without a window
+local tickets -- returns the number of tickets in the queue up to a score; a window does not count
 if most then
 	function tickets(last)
 		local window = redis.call('zscore', queue, '?')
@@ -175,7 +175,7 @@ if most then
 	end
 end
 
--- A window that no ticket waits behind ends by the queue's expiry.
+-- A window without a ticket behind it ends by the queue's expiry.
 local behind = first
 if first == '?' then
 	behind = redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '1', '1')[1]
@@ -183,18 +183,18 @@ if first == '?' then
 		redis.call('zrem', queue, '?')
 	end
 end
--- Readers of ours have read in a window, and the last of them leaves: foreign clients are notified
--- that the lock is free.
+-- If the last reader of ours leaves during a window, foreign clients are notified that the lock is
+-- free.
 if freed and on and not told and isFree() then
 	told = true
 	redis.pcall(publish, channel, message)
 end
 -- The first ticket looks when foreign clients release the lock, or their window is over. So does its
--- deputy, the first ticket of another client: if the client of the first stands still, a look of the
--- deputy grants that ticket the lock, for the claim after which it is known to be dead. Both are
--- notified when a window begins, or when the tickets before them have left; the asker learns it from
--- the reply.
-local follows = behind -- the asker if it looks beside the first ticket
+-- deputy, the first ticket of another client: if the client of the first ticket is paused, the look of
+-- the deputy grants the first ticket the lock, for a claim after which the client is known to be dead.
+-- Both are notified when a window begins, or when the tickets before them have left. The asker learns
+-- from the reply that it is one of the two.
+local follows = behind -- the asker if it has to look like the first ticket
 if here and behind and (on or isForeign(holder())) then
 	if isForeign(holder()) and (not on or now >= state.e) then
 		takePlace()
@@ -214,9 +214,9 @@ if here and behind and (on or isForeign(holder())) then
 			client = clientOf(ticketOf(member))
 		end
 	end
-	-- Both may stand still. A client that lives looks for a ticket every two seconds; if it is longer ago
-	-- that one of the two was looked for, those behind them look as well. While there are none, the time
-	-- is not noted.
+	-- The clients of both may be paused. A client that runs looks for a ticket every two seconds: if
+	-- neither of the two was looked for in the time unheard, the tickets behind them look as well. The
+	-- time is noted only while there are such tickets.
 	if follows == asker then
 		if state.h and now - state.h >= 500 then
 			setState('h', now)
@@ -229,8 +229,8 @@ if here and behind and (on or isForeign(holder())) then
 		end
 	end
 end
--- No message says that a lock which was passed on is free. So the client of a ticket that is the
--- first only now looks, and again when that lease ends.
+-- No message says that a lock which was passed on is free. So a client whose ticket has just become
+-- the first is notified: it looks now, and again when the lease of the pass ends.
 if behind and behind ~= asker and (behind ~= foremost or gaveUp or dropped) then
 	local owner = holder()
 	if owner and isOurs(owner) and isPassed(owner) then
@@ -245,14 +245,13 @@ else
 	if placed then
 		leavePlace()
 	end
-	-- Without a ticket the queue has marks only, which are kept as long as the lease that they are
-	-- about.
+	-- Without a ticket the queue has only marks. They are kept for as long as the lease of the lock.
 	if not on and (row[1] or joins) then
 		redis.call('pexpire', queue, string.format('%.0f', math.max(leaseLeft(), 1)))
 	end
 	if freed and not on and isFree() then
 		local sent
-		-- Without a window our next acquire would always be sooner than theirs.
+		-- Without a window the next acquire of ours would always come before theirs.
 		if here and isWindowDue() and redis.pcall('zadd', queue, '1', '?') == 1 then
 			state.p = waits == 0 and 1 or nil
 			if state.p then
@@ -291,9 +290,9 @@ elseif hasLock(ticketOf(asker), modeOf(asker)) then
 	reply[5] = token
 elseif follows == asker then
 	reply[5] = 2
-	-- A client may have forgotten a tenure that has the lock: an acquire of it was repeated after
-	-- its release. A look asks the clients of all holders, of a semaphore that of the permit that
-	-- ends first: so it is one message of many a claim.
+	-- A client may not know a tenure of its own that has the lock: a proxy repeated the acquire after
+	-- the release. So a look asks the clients of all holders; of a semaphore it asks only the client of
+	-- the permit that ends first, so that it sends one message and not many.
 	if behind == asker and not joins and not pollsFor(asker) then
 		local shown = holders()
 		for _, owner in ipairs(#shown > 0 and shown or {holder() or nil}) do

@@ -1,16 +1,18 @@
--- Comes before the source of a guarded write, on its first line: looks whether a plain, fenced or
--- fair lock has the tenure. A tenure is known by its UUID, since the id behind that changes with a
--- hand-off; the id 0 is that of a lock that was passed on.
+-- Comes before the source of a guarded write, on its first line: checks that the tenure has a plain,
+-- fenced or fair lock. A tenure is known by its UUID, since the id behind the UUID changes with a
+-- hand-off; the id 0 stands for a lock that was passed on.
 --
--- KEYS[#KEYS]    the lock, which the source does not see, as the arguments that follow
--- ARGV[#ARGV]    a number that is made anew for each write
+-- The source sees neither this key nor these arguments:
+--
+-- KEYS[#KEYS]    the lock
+-- ARGV[#ARGV]    a random number, new for each write
 -- ARGV[#ARGV-1]  owner, "<uuid>:<id>"
 --
--- "RLOCK_FENCED <number>"  an error that no source can write: the lock does not have the tenure,
---                          and the source was not executed
+-- "RLOCK_FENCED <number>"  an error that no source can forge: the tenure does not have the lock, and
+--                          the source was not executed
 -- else                     as guard_end.lua returns it
 --
--- An error that says nothing about the lock, such as that of a missing right, is returned as it is.
+-- An error that says nothing about the lock, such as a missing right, is returned as it is.
 do
 	-- (tenures.lua)
 	local lock, owner = KEYS[#KEYS], ARGV[#ARGV - 1]

@@ -1,9 +1,9 @@
 -- Comes behind the source of a guarded write, which is a function: returns what the source returns,
--- and fails as the source does.
+-- and fails like the source.
 --
--- Some errors of a server say that it has not executed the script, and make a client send it again.
--- A source cannot return one of these: the reply is then "ERR a script may not
--- fail with an error of the server: " and the error.
+-- By some errors a server says that it has not executed a script, and clients send the script again.
+-- A source cannot return such an error: the reply is then "ERR a script may not fail with an error of
+-- the server: ", followed by the error.
 end)
 local said = type(reply) == 'table' and reply.err or not done and tostring(reply) or ''
 said = string.gsub(string.gsub(said, '^%-', ''), '^ERR ', '')

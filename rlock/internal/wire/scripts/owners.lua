@@ -1,8 +1,8 @@
 -- What a script knows of an owner by its text alone. A line "-- (owners.lua)" of another file
 -- is replaced by this one. It has no KEYS and no ARGV of its own.
 --
--- An owner is "<uuid>:<id>". The UUIDs of rlock are of version 8, those of Redisson of version 4;
--- another program may have other texts. IsOurs and MayOwn in wire/owner.go have the same rules.
+-- An owner is "<uuid>:<id>". The UUIDs of rlock have version 8, the UUIDs of Redisson version 4.
+-- Another program may have other texts. IsOurs and MayOwn in wire/owner.go have the same rules.
 local ourOwner = '^........%-....%-8...%-[89ab]...%-............:%d'
 
 local function isOurs(owner)

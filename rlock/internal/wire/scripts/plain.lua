@@ -1,13 +1,13 @@
--- The part of a step (queue.lua) that knows a plain or fenced lock: a hash of one owner
--- and its count, as Redisson's RLock, and the counter of the fencing tokens. A step may end here,
--- before queue.lua: most do. That has the list.
+-- The part of a step (queue.lua) that knows a plain or fenced lock: a hash of one owner and its count,
+-- as Redisson's RLock, and the counter of the fencing tokens. Most steps end here: the header of
+-- queue.lua lists all ends.
 local left, told, varies, sort = 0, false, false, 'p' -- see queue.lua
-local ended           -- nil: only permits end by themselves
-local message = '00'  -- Redisson reads it as its own "0", from which we can tell it
+local ended           -- always nil: only permits end by themselves
+local message = '00'  -- Redisson reads it as its own "0", and rlock can tell the two apart
 
--- A release of a lock without a queue is most of the steps, so it comes before anything else is
--- defined, which would take Redis as long again. A user without the right to publish frees the lock
--- all the same; the error says so.
+-- Most steps are the release of a lock without a queue. So this comes first: to define the rest would
+-- take Redis as long again. A user without the right to publish frees the lock all the same, and the
+-- error says so.
 local busy = 0 -- how many of two keys exist: the queue, and Redisson's fair queue
 if #ARGV[1] > 1 or #ARGV > 4 then
 	busy = 2 -- a window may be due, or the step is more than a release
@@ -30,7 +30,7 @@ end
 -- (tenures.lua)
 local lock, counter, reserve = KEYS[1], KEYS[7] or KEYS[5], ARGV[3] or ''
 local owner           -- the holder, false if the lock is free, nil before it is looked up
-local given           -- the lease that this step has set, nil if it has set none
+local given           -- the lease that this step has set; nil if it has set none
 
 local function holder()
 	if owner == nil then
@@ -40,8 +40,8 @@ local function holder()
 	return owner
 end
 
--- A tenure is known by its UUID, since the id after it changes with a hand-off. The UUID
--- of a client of Redisson (version 4) names a process: there the whole owner counts.
+-- A tenure of rlock is found by its UUID, since the id after the UUID changes with a hand-off. The UUID
+-- of a client of Redisson (version 4) names a process, so there the whole owner has to be the same.
 local function removeOwner(ticket)
 	if redis.call('hdel', lock, ticket) == 0 then
 		local shown = holder()
@@ -97,7 +97,7 @@ local function addOwner(ticket, _, lease)
 	return token
 end
 
--- Keeps the lock of a ticket that has it, for the lease at least.
+-- Keeps the lock for the ticket that has it, for at least the lease.
 local function keepOwner(_, _, lease)
 	if redis.call('pttl', lock) < lease then
 		redis.call('pexpire', lock, lease)
@@ -105,8 +105,8 @@ local function keepOwner(_, _, lease)
 	return tokens()
 end
 
--- A hash of anything else than owners is left as it is. A release need not ask: it takes out
--- nothing but its own owner.
+-- A hash of anything else than owners is left as it is. A release need not check: it removes only its
+-- own owner.
 if #ARGV >= 5 and ARGV[4] ~= '1' and holder() and not mayOwn(holder()) then
 	return noLock('hash with the field', holder()) -- end 5
 end

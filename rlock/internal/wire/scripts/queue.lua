@@ -1,7 +1,7 @@
--- One step of a lock for which clients wait: tickets leave, tickets join, and as long as
--- the lock is open to the first ticket in the queue it is granted to it. The part of the
--- kind (plain.lua, rw.lua, semaphore.lua) comes before, in the same script, and foreign.lua
--- and grant.lua after it.
+-- One step of a lock for which clients wait: a ticket leaves, a ticket joins, and as long as the lock
+-- is open to the first ticket in the queue, that ticket is granted the lock. In the same script the
+-- part of the kind (plain.lua, rw.lua, semaphore.lua) comes before this part, and foreign.lua and
+-- grant.lua come after it.
 --
 -- Later parts use these names of earlier parts, and no others.
 --
@@ -10,12 +10,14 @@
 --   sort, varies          the letter of the kind; whether clients may disagree on the number of permits
 --   holder(), holders()   an owner that has the lock, or false; the owners whose clients a look asks
 --   leaseLeft()           the rest of the lease, as pttl
---   isFree(), isOpen(mode, member)  whether the lock is free; whether one more ticket may have it
+--   isFree(), isOpen(mode, member)  whether the lock is free; whether a further ticket may have it
 --   hasLock(ticket, mode)  whether the ticket has the lock
 --   addOwner(ticket, mode, lease), keepOwner(ticket, mode, lease)
---                         give it the lock, or keep it for the lease; return the tokens, or nil and an error
---   removeOwner(ticket, mode)    takes it out of the lock, and returns the number for left; 0 if it was not in
---   isOurs(owner)         whether the owner is one of rlock
+--                         give the ticket the lock, or keep the lock for the lease; return the tokens, or
+--                         nil and an error
+--   removeOwner(ticket, mode)    takes the ticket out of the lock, and returns the number for left; 0 if
+--                         the ticket did not have the lock
+--   isOurs(owner)         whether the owner is a tenure of a client of rlock
 --   left                  the reply about the member that leaves
 --   message, told         the message to foreign clients that the lock is free; whether it was sent
 --   ended                 the marks of permits whose leases are over, nil for none
@@ -28,34 +30,35 @@
 --   grants, silence       what begins the channels of grants; the life of a queue
 --   modeOf(member), pollsFor(member), claimOf(member)
 --                         the mode of a ticket; whether its client polls; the lease of its claim
---   isForeign(owner)      whether an owner has the lock that is none of rlock
+--   isForeign(owner)      whether the owner is foreign; not true of no owner
 --   released(told)        the error of a step that has freed the lock, if its message was refused
---   row                   what was read of the queue
+--   row                   the members of the queue that were read
 --   freed, gaveUp, joined whether the leaver had the lock, had a place in the queue; whether the asker joins
 --   begins                whether the queue begins with the asker: it has its expiry then
 --   guarded               whether a client of ours has the lock alone
---   score                 before that of the asker, nil if none joins
---   front(), first, second  the first two of the queue, looked up and known
+--   score                 the score before the asker's, nil if no ticket joins
+--   front(), first, second  reads the first two members of the queue that are no marks; these two
 --
--- A ticket is the owner's text of a tenure to come, "<uuid>:<id>". A member of the queue is a mode
--- and a ticket: x for one that needs the lock alone, s for one that shares it; a is x of a call that
--- takes the answer of a release (release_answer.lua), and b is x with a claim of 0.5 s in place of
--- 2 s. X, S and A are those of tickets that poll, since their client has not subscribed. The first
--- 19 characters of the ticket are the client's, and end the name of the channel on which that
--- client, and no other, hears of its grants.
+-- A ticket is the owner's text of a future tenure, "<uuid>:<id>". A member of the queue is a letter
+-- and a ticket. x needs the lock alone, s shares it; a is x for a call that takes the answer of a
+-- release (release_answer.lua), and b is x with a claim of 0.5 s in place of 2 s. X, S and A stand
+-- for x, s and a of a ticket that polls, since its client has not subscribed. The first 19 characters
+-- of a ticket are its client's id. They end the name of the channel on which this client alone
+-- hears of its grants.
 --
--- Foreign clients are those of Redisson: they know the lock and its channel, and nothing of the
--- queue. "?" in the queue is a window for them.
+-- Foreign clients are clients of Redisson: they know the lock and its channel, and nothing of the
+-- queue. The member "?" of the queue is a window for them.
 --
 -- KEYS[1]  the lock's name
--- KEYS[2]  the queue, "rlock_queue:<tag>": a sorted set of members in the order in which
---          they came, and with score 0 a mark "!<uuid>" for each tenure that was granted
---          the lock out of the queue, until it is released
+-- KEYS[2]  the queue, "rlock_queue:<tag>": a sorted set of members in the order in which they came.
+--          A tenure that was granted the lock out of the queue has a mark there, "!<uuid>" with
+--          score 0, until it is released
 -- KEYS[3]  the windows of foreign clients, "rlock_foreign:<tag>": see foreign.lua
 -- KEYS[4]  the channel that foreign clients listen to
--- KEYS[5]  of a read-write lock: what the readers' keys begin with, see rw.lua
--- KEYS[5], KEYS[6]  else, if there are so many: the queue of Redisson's fair lock, see foreign.lua
--- KEYS[7], or KEYS[5] without these two, of a fenced lock: the counter of its tokens
+-- KEYS[5]  of a read-write lock: the beginning of the readers' keys, see rw.lua
+-- KEYS[5], KEYS[6]  of a lock that Redisson's fair lock may share: the keys of that lock's queue, see
+--          foreign.lua
+-- KEYS[7]  of a fenced lock: the counter of its tokens; KEYS[5] without the two keys before
 -- ARGV[1] how to publish and count: "p" plain, "s" sharded, "c" plain in a Cluster, where
 --          no node knows all subscribers; then "+" if there may be foreign clients that only poll,
 --          and "!" if the client of a look has heard one release the lock
@@ -64,35 +67,36 @@
 --          else ""
 -- ARGV[4]  1 if a member leaves, else 0
 -- ARGV[5]  1 if a member joins, else 0
--- ARGV[6]  the member that leaves, if one does, then the one that joins or is looked for, if any
--- ARGV[7]  of a step in which none leaves, if it asks for the position of the ticket: how many
---          tickets may stand in the queue with one that joins; if there are more, it is taken out
---          again. Negative: any number
+-- ARGV[6]  the member that leaves, if any; behind it the member that joins or is looked for, if any
+-- ARGV[7]  if no member leaves, and the step asks for the position of the ticket: the largest number
+--          of tickets in the queue, the joining one included. If there are more, the joining ticket
+--          is taken out again. Negative: any number
 --
--- A release, in which one member leaves and nothing else is asked for, has at most four
--- arguments instead: ARGV[1], the ticket, ARGV[3] and the ticket's mode; the last two are
--- left out if they are "" and x. Redis needs less time for fewer arguments.
+-- In a release a member leaves and nothing else is asked for. It has at most four arguments instead:
+-- ARGV[1], the ticket, ARGV[3] and the ticket's mode; the last two are left out if they are "" and x.
+-- Redis needs less time for fewer arguments.
 --
--- 1, 0                if only leaving was asked for: the member had the lock or a place in
---                     the queue, or had not; or what removeOwner returns
+-- 1, 0                if only leaving was asked for: the member had the lock or a place in the
+--                     queue, or neither; or the number that removeOwner returns
 -- an error that ends in "(released)": the lock was freed, but a message was refused
 -- {l, n, o, g, a, r}  l: the same; owner o has the lock for n more milliseconds (-1: its
 --                     key has no TTL; -2 and "": it is free); a window of foreign clients ends
---                     in g milliseconds (negative: there is none); a: the one that joins or is
+--                     in g milliseconds (negative: there is none); a: the ticket that joins or is
 --                     looked for is 0 not in the queue, 1 in the queue, 2 the first ticket, or its
---                     deputy: see grant.lua; "" or "<token>": it has the lock; r, if foreign readers keep a
---                     writer out: it holds back readers of ours for r more milliseconds
--- a with ARGV[7], unless it has the lock:
--- {a, p, w}           a as above, or -1: it has joined, and was taken out again since too many
---                     wait; p: its position among the tickets in the queue, from 1, or 0; w: how
---                     many tickets there are
+--                     deputy: see grant.lua; "" or "<token>": the ticket has the lock; r, if foreign
+--                     readers keep a writer out: readers of ours wait for r more milliseconds
+-- a with ARGV[7], unless the ticket has the lock:
+-- {a, p, w}           a as above, or -1: the ticket has joined, and was taken out again since too
+--                     many wait; p: its position among the tickets in the queue, from 1, or 0; w: the
+--                     number of all tickets
 --
 -- The step ends early, in this order. Each of these ends has its number in the code:
 --
 --      file           when                                                 reply
---  1   plain          a release without a queue, and no foreign client is  1
---                     there to be told
---  2   plain          the same, and telling them was refused               "(released)"
+--  1   plain          a release without a queue, and no foreign client     1
+--                     listens
+--  2   plain          a release without a queue, and the message to        "(released)"
+--                     foreign clients was refused
 --  3   swift          a ticket joins behind another one while a tenure of  {0, n, o, -1, 1}
 --                     ours has the lock, or as the first one               {0, n, o, -2, 2}
 --  4   swift          a release passes the lock to the first ticket, and   1 or {1, n, o, -2, a}
@@ -100,18 +104,18 @@
 --  5   the kind's     the key is no lock: nothing was changed              a WRONGTYPE error
 --  6   semaphore      a release without a queue                            1 or 0
 --  7   queue          the queue's key is no queue: nothing was changed     an error
---  8   queue          the same, and the lock was freed                     as 14, or "(released)"
---  9   queue          the user may not count, and a ticket with a bound    an error
---                     is to join: it has not
---  10  queue          a ticket was to join an empty queue, and the server  an error, "(released)" if a
---                     refuses that this expires: it has not                member has freed the lock
+--  8   queue          the queue's key is no queue: the lock was freed      as 14, or "(released)"
+--  9   queue          the user may not count the queue: a ticket with a    an error
+--                     bound has not joined
+--  10  queue          the server refuses the expiry of an empty queue: a   an error, "(released)" if a
+--                     ticket has not joined                                member has freed the lock
 --  11  queue          a ticket joins behind another one while a tenure of  {l, n, o, -1, 1}
 --                     ours has the lock
 --  12  grant          a grant was refused: it is undone, and the ticket    an error, "(released)" if a
 --                     that joins has not                                   member has freed the lock
---  13  grant          the lock is free without a ticket, and telling       "(released)"
---                     foreign clients was refused
---  14  grant          only leaving was asked for                           1 or 0, or what removeOwner returns
+--  13  grant          the lock is free without a ticket, and the message   "(released)"
+--                     to foreign clients was refused
+--  14  grant          only leaving was asked for                           1 or 0, or as removeOwner returns
 --  15  grant          the ticket has the lock, and its lease or its        an error
 --                     tokens were refused
 --
@@ -119,41 +123,41 @@
 --
 -- "+<ticket> <token> <n> <lock>"  the ticket has the lock of that name, for a claim, with
 --                                 the tokens up to token, of which n are its own
--- "?<ticket> <lock>"              look: the ticket is the first or its deputy, and it is a window of
---                                 foreign clients, or one holds the lock and the ones before have
---                                 left; or it is the first, and a grant was refused, or the lock was
---                                 passed on (others.lua, semaphore_mirror.lua); of a semaphore: see
---                                 semaphore.lua, too
--- "=<ticket> <n> <lock><answer>"  a release has taken the ticket of such a call out, and has an
---                                 answer for it: release_answer.lua sends it, and <n> is the length
---                                 of <lock> in bytes
+-- "?<ticket> <lock>"              look. The ticket is the first or its deputy, and a window of foreign
+--                                 clients begins, or a foreign client holds the lock and the tickets
+--                                 before have left. Or the ticket is the first, and a grant was
+--                                 refused, or the lock was passed on (others.lua,
+--                                 semaphore_mirror.lua). For semaphores see semaphore.lua, too
+-- "=<ticket> <n> <lock><answer>"  a release has taken the ticket out of the queue, and has an answer
+--                                 for its call: see release_answer.lua. <n> is the length of <lock>
+--                                 in bytes
 --
 -- The messages on "rlock_grants:client:<client>", always by PUBLISH:
 --
--- "h <owner> <sort><lock>"        a ticket is the first behind the tenure, and looks: if its client
---                                 does not know the tenure, it releases it. The sort is p, of a
---                                 read-write lock r, of a semaphore s
+-- "h <owner> <sort><lock>"        the first ticket looks while the client's tenure <owner> has the
+--                                 lock. A client that does not know this tenure releases it. The sort
+--                                 is r for a read-write lock, s for a semaphore, p for any other
 --
--- A step that is sent again changes nothing: a ticket leaves once, and joins once. But a ticket
--- that joined, was granted, and left in between would join a second time. So a client makes a
--- ticket join by one command only.
+-- A step that is sent again changes nothing: a ticket leaves once, and joins once. But a ticket that
+-- joined, was granted the lock, and left before the repetition would join a second time. So a client
+-- makes a ticket join by one command only.
 --
--- A ticket that joins may be given up by the time its command is executed. So a join is granted a
--- claim, which ends soon. A look is sent for a ticket that is known to be in the queue, and is
--- granted the whole lease.
+-- The client of a ticket may have given it up by the time the join is executed. So a join is granted
+-- the lock for a claim, which ends soon. A look is sent for a ticket that is known to be in the
+-- queue, and is granted the lock for the whole lease.
 --
--- A ticket whose client does not listen is dropped. A count of receivers after the message would,
--- in a failover, drop tickets whose clients have heard it. A tenure that was granted out of the
--- queue and ended without a release belongs to a client that is dead or stopped: all its tickets
--- are dropped, so that it costs the others one claim.
+-- A ticket whose client does not listen is dropped before the grant. To count the receivers of the
+-- message in place of that would, in a failover, drop tickets whose clients have heard it. A tenure
+-- that was granted the lock out of the queue, and ended without a release, belongs to a client that
+-- is dead or stopped. All tickets of this client are dropped, so that it costs the others one claim.
 local queue, foreign, channel, lease = KEYS[2], KEYS[3], KEYS[4], tonumber(ARGV[2])
 local fairQueue, fairTimes = KEYS[6] and KEYS[5], KEYS[6]
 local leaver, joins = ARGV[4] == '1' and ARGV[6], ARGV[5] == '1'
 if #ARGV < 5 then
 	leaver = (ARGV[4] or 'x') .. ARGV[2]
 end
-local asker = ARGV[leaver and 7 or 6] -- the member that joins or is looked for, nil for none
-local most = not leaver and ARGV[7]   -- how many tickets may stand in the queue, nil if the position is not asked for
+local asker = ARGV[leaver and 7 or 6] -- the member that joins or is looked for; nil for none
+local most = not leaver and ARGV[7]   -- the largest number of tickets in the queue; nil if the position is not asked for
 local grants = 'rlock_grants:' .. string.sub(queue, 13) .. ':'
 local family, polls, heard = string.sub(ARGV[1], 1, 1), false, false
 if #ARGV[1] > 1 then
@@ -163,7 +167,7 @@ local publish, numsub = 'publish', 'numsub'
 if family == 's' then
 	publish, numsub = 'spublish', 'shardnumsub'
 end
-local silence = '60000' -- the life of the queue: without a step for so long it has no waiters
+local silence = '60000' -- the time without a step after which a queue has no waiters, and expires
 
 local function modeOf(member)
 	local letter = string.lower(string.sub(member, 1, 1))
@@ -182,13 +186,13 @@ local function isForeign(owner)
 	return owner and not isOurs(owner)
 end
 
--- Returns the error of a step that has freed the lock, and whose message was refused; false if it
--- was not refused.
+-- Returns the error of a step that has freed the lock if its message was refused, else false. told is
+-- the reply to the message.
 local function released(told)
 	return type(told) == 'table' and redis.error_reply(told.err .. ' (released)')
 end
 
--- If a ticket joins, the last member of the queue; else the first three, of which one may leave.
+-- If a ticket joins: the last member of the queue. Else its first three, of which one may leave.
 local row
 if joins then
 	row = redis.pcall('zrange', queue, '-1', '-1', 'withscores')
@@ -196,7 +200,7 @@ else
 	row = redis.pcall('zrange', queue, '0', '2')
 end
 
--- A key that is no queue is left as it is. A lock is freed all the same.
+-- A key that is no queue is left as it is, but a release frees the lock all the same.
 if row.err then
 	local err = row.err .. ' (queue ' .. queue .. ')'
 	if leaver then
@@ -209,13 +213,13 @@ if row.err then
 	return refused or asker and released({err = err}) or left -- end 8
 end
 
--- A look keeps the queue. It does so first: a server without memory refuses commands that need
--- some, those of a grant as well, but not after the script has written.
+-- A look extends the expiry of the queue. This comes first: a server without memory refuses commands
+-- that need memory, also those of a grant, but not after the script has written.
 if asker and not joins then
 	redis.call('pexpire', queue, silence)
 end
 
--- Leave. In the queue a tenure that has the lock may have a mark, and a ticket has its member.
+-- Leave. A tenure that has the lock may have a mark in the queue, and a ticket has its member there.
 local freed, gaveUp = left > 0, false
 local mark = leaver and markOf(ticketOf(leaver))
 if leaver then
@@ -229,8 +233,8 @@ if leaver then
 	end
 end
 
--- A user without the right to count gets the error before a ticket with a bound joins. Another join
--- or a look of that user has no position in its reply.
+-- A user without the right to count gets an error before a ticket with a bound joins. The reply to
+-- any other join or look of this user has no position.
 if most then
 	local counts = redis.pcall('zcount', queue, '1', '+inf')
 	if type(counts) == 'table' and tonumber(most) >= 0 then
@@ -240,8 +244,8 @@ if most then
 	end
 end
 
--- Join. The score before is left for a window of foreign clients. A queue that begins with the
--- ticket expires, whatever the server refuses from here on.
+-- Join. The score between the last member and the ticket is left for a window of foreign clients. A
+-- queue that begins with the ticket expires, whatever the server refuses from here on.
 local score = joins and tonumber(row[2] or 0) + 1
 local joined = joins and not hasLock(ticketOf(asker), modeOf(asker))
 local begins = joined and (not row[1] or row[1] == leaver or row[1] == mark)
@@ -254,25 +258,25 @@ if joined then
 	end
 end
 
--- While a client of ours has the lock alone no grant is possible, and foreign clients are counted
--- by its release, or by a ticket that joins an empty queue: see foreign.lua.
+-- While a client of ours has the lock alone, no grant is possible. Its release counts the foreign
+-- clients, and so does a ticket that joins an empty queue: see foreign.lua.
 local guarded = not isOpen('s') and not isForeign(holder())
 
--- So a step in which a ticket joins behind another one, and nothing else is asked for, is over.
--- That is most of the steps but the releases: the rest would take Redis as long again.
+-- So a step ends here if a ticket joins behind another one, and nothing else is asked for. Most steps
+-- that are no releases end here: the rest would take Redis as long again.
 if guarded and joined and not leaver and not most and not ended and score > 1 and row[1] ~= '?' and row[1] ~= asker then
 	redis.call('pexpire', queue, silence)
 	return {left, leaseLeft(), holder(), -1, 1} -- end 11
 end
 
--- Returns the first of the queue and the one behind it.
+-- Returns the first two members of the queue that are no marks.
 local function front()
 	local two = redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '2')
 	return two[1], two[2]
 end
 
--- Drops the tickets of a client by the mark of a tenure that was granted out of the queue, and
--- ended without a release. Other tenures of the client may live: their marks stay.
+-- Drops the tickets of a client. The mark is the mark of a tenure that was granted the lock out of
+-- the queue, and ended without a release. Other tenures of the client may live: their marks stay.
 local function bury(mark)
 	redis.call('zrem', queue, mark)
 	local dead = clientOf(ticketOf(mark))
@@ -285,8 +289,8 @@ local function bury(mark)
 	end
 end
 
--- Returns whether no tenure of ours has the lock, so that all marks are of tenures that ended without a
--- release.
+-- Reports whether no tenure of ours has the lock. Then all marks belong to tenures that ended without
+-- a release.
 local function abandoned()
 	if not isForeign(holder()) then
 		return isFree()
@@ -299,9 +303,9 @@ local function abandoned()
 	return true
 end
 
-local first, second -- the first two of the queue
+local first, second -- the first two members that are no marks
 local unknown = joins
--- The marks of permits that have ended are buried also while others hold permits.
+-- The marks of permits that have ended are buried although other owners hold permits.
 for i = 1, ended and #ended or 0 do
 	if redis.call('zscore', queue, ended[i]) then
 		bury(ended[i])

@@ -3,11 +3,11 @@
 -- (guard.lua, rw_guard.lua, semaphore_guard.lua) as a function whose result is refused, stand on
 -- the first line, so that an error names the line of the source.
 --
--- KEYS  those of the source, those of the guard, those of the step
--- ARGV  those of the source, those of the guard, those of the step, how many keys the step has, how
---       many arguments it has
+-- KEYS  the keys of the source, of the guard, and of the step
+-- ARGV  the arguments of the source, of the guard, and of the step; the number of the step's keys, and
+--       of its arguments
 --
--- The source sees its own keys and arguments alone.
+-- The source sees only its own keys and arguments.
 local stepKeys, stepArgs = {}, {}
 do
 	local keys, args = tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])

@@ -1,7 +1,7 @@
--- Comes between the source of a guarded write that a release carries, and the step: see
--- release.lua. A string that the source returns is an answer: the tickets that take one ("a" and
--- "A") leave the queue, and their clients are notified. A client that misses the message looks for
--- its ticket within two seconds, and finds that the ticket is gone.
+-- Comes between the source of a guarded write that a release carries and the step: see release.lua. A
+-- string that the source returns is an answer: the tickets that take an answer ("a" and "A") leave the
+-- queue, and their clients are notified. A client that misses the message looks for its ticket within
+-- two seconds, and finds that the ticket is gone.
 --
 -- "=<ticket> <n> <lock><answer>"  on the client's channel of the lock (queue.lua); n is the length
 --                                 of the lock's name

@@ -1,27 +1,28 @@
--- Resumes a lock that is a hash of owners and was passed on: puts the owner that resumes in the
--- place of the one that stands for the pass, "<uuid>:0", for a lease that begins now.
+-- Resumes a lock that is a hash of owners and was passed on: it replaces the owner that stands for the
+-- pass, "<uuid>:0", with the owner that resumes, for a lease that begins now.
 --
 -- KEYS[1]  the lock's name
--- KEYS[2]  its queue, see queue.lua, as the next ones
+-- KEYS[2]  its queue; for KEYS[2] to KEYS[4] see queue.lua
 -- KEYS[3]  the windows of foreign clients
 -- KEYS[4]  the channel that foreign clients listen to
 -- KEYS[5]  of a read lock: the key of the former reader's lease, see rw.lua; else of a lock that
 --          Redisson's fair lock may share: its queue
--- KEYS[6]  of a read lock: the key of the lease of the one that resumes; else as in queue.lua
+-- KEYS[6]  of a read lock: the key of the new reader's lease; else as in queue.lua
 -- ARGV[1]  how to count, then "+" if there may be foreign clients that only poll: as in queue.lua
 -- ARGV[2]  lease in milliseconds
--- ARGV[3]  the field of the owner that the lock was passed on with; of a writer it ends in ":write"
--- ARGV[4]  the field of the owner that resumes, whose UUID belongs to this tenure alone
+-- ARGV[3]  the field of the owner that stands for the pass; of a writer it ends in ":write"
+-- ARGV[4]  the field of the owner that resumes, with a UUID that belongs to this tenure alone
 -- ARGV[5]  "s" for a read lock, else "x"
 --
 -- 1 + n    resumed; n tickets and foreign clients wait for the lock: see others.lua, which comes
---          before
--- 0        neither has the lock: it was resumed by another one, or released, or the time is over
+--          before this part
+-- 0        neither owner has the lock: another owner has resumed it, it was released, or its time is
+--          over
 --
--- The mark of the tenure that passed the lock on goes: to a later release it would say that the
--- client of that tenure has died, and its other tickets would be dropped.
+-- The mark of the tenure that passed the lock on is removed: a later release would take its client for
+-- dead, and drop its other tickets.
 --
--- Sent again it finds the owner that has resumed, and lengthens the lease at most. The lease comes
+-- Sent again, it finds the owner that has resumed, and at most lengthens the lease. The lease comes
 -- first: a server without memory refuses HSET, but not after the script has written.
 local lock, lease, from, to, reads = KEYS[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5] == 's'
 local passed = redis.call('hexists', lock, from) == 1

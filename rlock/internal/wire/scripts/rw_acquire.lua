@@ -3,9 +3,9 @@
 -- RedissonWriteLock.
 --
 -- KEYS[1]  the lock's name, see rw.lua
--- KEYS[2]  its queue, see queue.lua; for a reader beside readers marks do not count, since
---          those may be theirs
--- KEYS[3]  what the readers' keys begin with
+-- KEYS[2]  its queue, see queue.lua; for a reader beside readers its marks do not count, since they may
+--          belong to these readers
+-- KEYS[3]  the beginning of the readers' keys
 -- KEYS[4]  the key of this reader: "<KEYS[3]>:<owner>:rwlock_timeout:1"
 -- ARGV[1]  lease in milliseconds
 -- ARGV[2]  owner, "<uuid>:<id>"; the UUID belongs to this tenure alone
@@ -13,25 +13,25 @@
 --
 -- nil      acquired: owner has a count of 1 and its lease begins now; readers keep
 --          the hash for the longest lease among them
--- {n, o}   refused: owner o holds the lock, in a way that excludes this one, for n more
---          milliseconds (-1: its key has no TTL); also where clients wait for the lock,
---          or it is the window of foreign clients; {-2, ""}: it is free
+-- {n, o}   refused: owner o has the lock for n more milliseconds (-1: its key has no TTL), and
+--          excludes this owner, or other clients wait for the lock, or have their window; {-2, ""}:
+--          the lock is free, and other clients wait for it, or have their window
 -- an error nothing was acquired: the server has refused the lease, or "WRONGTYPE": the hash has
 --          something else than owners, and is left as it is
 --
--- The keys of other readers, which a release or a grant needs, cannot be declared: they are
--- unknown until the script has read the hash. A server that refuses such keys does so here, at
--- a key that never exists, before the first write.
+-- A release or a grant needs the keys of other readers. They cannot be declared, since they are
+-- unknown until the script has read the hash. A server that refuses undeclared keys refuses this
+-- script, at a key that never exists, before the first write.
 --
 -- A hash without a mode is a lock of another kind. Redisson would add a mode to it;
 -- here it excludes readers and writers.
 --
--- Sent again while the owner has the lock it changes nothing: see acquire.lua.
+-- Sent again while the owner has the lock, it changes nothing: see acquire.lua.
 -- (owners.lua)
 local name, lease, owner, asked = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local field = asked == 'write' and owner .. ':write' or owner
 local open = redis.call('exists', name, KEYS[2], KEYS[3] .. ':rwlock_timeout:0') == 0
-local holders = {} -- the fields, but for the mode
+local holders = {} -- the fields without the mode
 if not open then
 	local hash, mode = redis.call('hgetall', name), nil
 	for i = 1, #hash, 2 do
@@ -43,7 +43,7 @@ if not open then
 			return noLock('hash with the field', hash[i])
 		end
 	end
-	if mode and #holders == 0 and redis.call('pttl', name) == -1 then -- with a TTL it is a lock whose release was refused DEL
+	if mode and #holders == 0 and redis.call('pttl', name) == -1 then -- with a TTL it is a lock: the server refused DEL to a release
 		return noLock('hash with the field', 'mode')
 	end
 	if asked == 'read' and mode == 'read' then
@@ -63,8 +63,7 @@ if asked == 'read' then
 	redis.call('set', KEYS[4], '1', 'px', lease)
 end
 redis.call('hset', name, 'mode', asked, field, '1')
--- A server that refuses the lease, by its access rules, must not keep a lock that
--- never ends.
+-- If the access rules of the server refuse the lease, no lock without an end may be left behind.
 local expires = redis.pcall('pexpire', name, string.format('%.0f', math.max(left, tonumber(lease))))
 if expires ~= 1 then
 	redis.call('hdel', name, field)

@@ -1,10 +1,12 @@
 -- Comes before the source of a guarded write, on its first line: guard.lua for a read-write lock. A
--- hold of the write lock needs the field of a writer. A hold of the read lock needs that, or the
--- field of a reader whose lease is not over.
+-- hold of the write lock needs the field of a writer. A hold of the read lock needs the field of a
+-- writer, or of a reader whose lease is not over.
 --
--- KEYS[#KEYS]    the lock, which the source does not see, as those that follow
+-- The source sees neither these keys nor these arguments:
+--
+-- KEYS[#KEYS]    the lock
 -- KEYS[#KEYS-1]  the beginning of the keys of readers' leases: see rw.lua
--- ARGV[#ARGV]    a number that is made anew for each write
+-- ARGV[#ARGV]    a random number, new for each write
 -- ARGV[#ARGV-1]  owner, "<uuid>:<id>"
 -- ARGV[#ARGV-2]  "x" for the write lock, "s" for the read lock
 --

@@ -1,25 +1,24 @@
--- The part of a step (queue.lua) that knows a semaphore: a sorted set of the owners that
--- have permits, see permits.lua. An owner whose lease is over has none: the next command takes
--- it out.
+-- The part of a step (queue.lua) that knows a semaphore: a sorted set of the owners that have permits,
+-- see permits.lua. An owner whose lease is over has none: the next command takes it out.
 --
--- A sorted set of anything else than owners is left as it is, and the step ends here, as does a
--- release without a queue: see queue.lua.
+-- A step ends here if the sorted set has anything else than owners, and leaves the set as it is. A
+-- release without a queue ends here, too. See ends 5 and 6 in queue.lua.
 --
--- ARGV[3]  how many permits there are. It comes with every command: while clients disagree, no more
---          are held than the largest number allows. A release by a client that knows of fewer than
---          are held grants no permit; then the first tickets of other clients look, since one of
---          these may know of more.
+-- ARGV[3]  the number of permits of the semaphore. It comes with every command. While clients disagree,
+--          the largest of their numbers is the bound. If more permits are held than the client of a
+--          release knows of, the release grants none. Then the first tickets of other clients look,
+--          since one of these clients may know of more permits.
 -- (owners.lua)
 -- (tenures.lua)
 -- (permits.lua)
 local lock, permits, reserve = KEYS[1], tonumber(ARGV[3]), ''
 local left, varies, sort = 0, true, 's' -- see queue.lua
 local message, told = '0', true -- Redisson has no such semaphore: nothing is published
-local instant        -- the time of this step, nil before the owners whose leases are over are taken out
-local ended          -- the marks that these owners may have in the queue, nil for none
-local held           -- how many permits are held, nil before they are counted
+local instant        -- the time of this step; nil before expire was called
+local ended          -- the marks that the owners which expire has removed may have in the queue; nil for none
+local held           -- the number of permits that are held; nil before they are counted
 
-local more, other = moreIn(lock) -- how many permits owners have beside their first
+local more, other = moreIn(lock) -- the number of permits that owners have beside their first
 if other then
 	return other -- end 5
 end
@@ -35,7 +34,7 @@ local function clock()
 	return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Takes out the owners whose leases are over.
+-- Removes the owners whose leases are over.
 local function expire()
 	if instant then
 		return
@@ -49,7 +48,7 @@ local function expire()
 	end
 end
 
--- Takes out a permit, also one that was passed on: then its owner is 0.
+-- Removes the permits of a ticket, also if they were passed on: then the id in their owner is 0.
 local function removeOwner(ticket)
 	expire()
 	local left = redis.call('zrem', lock, ticket, passedAs(ticket))
@@ -80,7 +79,7 @@ local function hasLock(ticket)
 	return redis.call('zscore', lock, ticket) and true
 end
 
--- Returns the owner whose lease ends first, false if there is none, and its end.
+-- Returns the owner whose lease ends first, or false, and the end of this lease.
 local function soonest()
 	expire()
 	local first = redis.call('zrange', lock, before(more), before(more), 'withscores')
@@ -91,18 +90,18 @@ local function holder()
 	return (soonest())
 end
 
--- Returns none: of a semaphore a look asks the client of the permit that ends first, the holder.
+-- Returns none: a look asks only the client of the permit that ends first, which is holder().
 local function holders()
 	return {}
 end
 
--- Returns the rest of the lease that ends first, -2 if no permit is taken.
+-- Returns the rest of the lease that ends first; -2 if no permit is taken.
 local function leaseLeft()
 	local owner, ends = soonest()
 	return owner and math.max(ends - instant, 1) or -2
 end
 
--- Gives the ticket its permits for the lease at least. The key lives as long as the longest lease.
+-- Gives the ticket its permits for at least the lease. The key lives as long as the longest lease.
 local function keepOwner(ticket, _, lease)
 	expire()
 	local ends = math.max(instant + lease, tonumber(redis.call('zscore', lock, ticket) or 0))

@@ -1,8 +1,10 @@
 -- Comes before the source of a guarded write, on its first line: guard.lua for a permit, whose
 -- lease must not be over.
 --
--- KEYS[#KEYS]    the semaphore, which the source does not see, as the arguments that follow
--- ARGV[#ARGV]    a number that is made anew for each write
+-- The source sees neither this key nor these arguments:
+--
+-- KEYS[#KEYS]    the semaphore
+-- ARGV[#ARGV]    a random number, new for each write
 -- ARGV[#ARGV-1]  owner, "<uuid>:<id>"
 --
 -- Replies as guard.lua.

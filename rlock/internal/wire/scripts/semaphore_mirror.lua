@@ -1,27 +1,26 @@
 -- Renews permits of semaphores, and passes them on: the owner is then "<uuid>:0", see resume.lua.
 --
--- KEYS[i]     the name of the i-th semaphore, see semaphore.lua; then, for each permit that is passed
---             on, in their order, its queue
+-- KEYS[i]     the name of the i-th semaphore, see semaphore.lua; behind these, for each permit that is
+--             passed on, the queue of its semaphore
 -- ARGV[1]     how to publish: as in queue.lua
 -- ARGV[2i]    the lease of the i-th permit in milliseconds, after a "=" if it may be shortened: see
 --             mirror.lua
 -- ARGV[2i+1]  its owner, "<uuid>:<id>", of k permits "<uuid>:<id>*k": see permits.lua
 --
 -- For each permit, in an array:
--- 0        lost: it is gone, or its lease was over
+-- 0        lost: the permit is gone, or its lease is over
 -- 1        renewed
 --
--- No release will notify the client of the first ticket of a permit that was passed on: it gets
--- "?<ticket> <semaphore>" as in queue.lua, and looks again when that lease ends.
+-- After a permit was passed on, no release will notify the client of the first ticket: so this client
+-- gets "?<ticket> <semaphore>" as in queue.lua, and looks again when the lease of the pass ends.
 --
--- Sent again it does what mirror.lua says. The key lives as long as the longest lease. The expiry
--- of the key is set first: a server without memory refuses ZADD, but not after the script has
--- written.
+-- Sent again, it does what mirror.lua says. The key lives as long as the longest lease. The expiry of
+-- the key is set first: a server without memory refuses ZADD, but not after the script has written.
 -- (tenures.lua)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Returns the member of the owner's tenure, nil if there is none.
+-- Returns the member with the UUID of the owner; nil if there is none.
 local function former(key, owner)
 	for _, member in ipairs(redis.call('zrange', key, '0', '-1')) do
 		if tenureOf(member) == tenureOf(owner) then
@@ -73,7 +72,7 @@ end
 
 local replies = {}
 local permits = (#ARGV - 1) / 2
-local at = permits -- the index of the last of the queues that was used
+local at = permits -- the index of the last one of KEYS that was used
 for i = 1, permits do
 	local owner = ARGV[2*i+1]
 	replies[i] = renew(KEYS[i], ARGV[2*i], owner)

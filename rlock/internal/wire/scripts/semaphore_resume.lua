@@ -3,13 +3,13 @@
 -- KEYS[1]  the semaphore's name, see semaphore.lua
 -- KEYS[2]  its queue
 -- ARGV[1]  lease in milliseconds
--- ARGV[2]  the owner that the permit was passed on with, "<uuid>:0", of k permits "<uuid>:0*k"
--- ARGV[3]  the owner that resumes, of as many permits, whose UUID belongs to this tenure alone
+-- ARGV[2]  the owner that stands for the pass, "<uuid>:0", for k permits "<uuid>:0*k"
+-- ARGV[3]  the owner that resumes, for as many permits, with a UUID that belongs to this tenure alone
 --
 -- 1        resumed
--- 0        neither has a permit
+-- 0        neither owner has a permit
 --
--- The lease of the key comes first, as in semaphore_mirror.lua.
+-- The expiry of the key is set first, as in semaphore_mirror.lua.
 -- (tenures.lua)
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,17 +1,18 @@
--- The two steps of a plain or fenced lock that are nearly all of its steps while clients wait, in
--- as few calls as they need: they come before any function but one is defined. If anything is unusual,
--- queue.lua makes the step, which does the same and more. A line "-- (swift.lua)" of plain.lua is
--- replaced by this file, whose KEYS and ARGV are those of queue.lua. The pattern of our owners, and
--- the cuts of an owner's text, are copies of owners.lua and tenures.lua, since functions cost time.
+-- While clients wait for a plain or fenced lock, nearly all of its steps are one of two: a ticket
+-- joins, or the lock passes to the first ticket. This file makes these two with as few calls as they
+-- need. If anything is unusual, it does nothing, and queue.lua makes the step. A line
+-- "-- (swift.lua)" of plain.lua is replaced by this file, which has the KEYS and ARGV of queue.lua. To
+-- define a function costs time: so the pattern of our owners and the cuts of an owner's text are
+-- copies of owners.lua and tenures.lua.
 --
--- A ticket joins while a tenure of ours has the lock: behind another ticket, or as the first one if
--- there is no foreign client.
+-- First step. A ticket joins while a tenure of ours has the lock: behind another ticket, or as the
+-- first one if there is no foreign client.
 if #ARGV == 6 and ARGV[4] == '0' and ARGV[5] == '1' then
 	local last = redis.pcall('zrange', KEYS[2], '-1', '-1', 'withscores')
 	local shown = redis.call('hkeys', KEYS[1])[1]
 	if shown and not last.err and last[1] ~= '?' and last[1] ~= ARGV[6] and shown ~= string.sub(ARGV[6], 2)
 		and string.find(shown, '^........%-....%-8...%-[89ab]...%-............:%d') then
-		local score = tonumber(last[2] or 0) -- 0 if the last member is a mark, or there is none
+		local score = tonumber(last[2] or 0) -- 0 if the last member is a mark, or the queue is empty
 		local joins = score > 0
 		if not joins and (ARGV[1] == 'p' or ARGV[1] == 's') and (not KEYS[6] or redis.call('exists', KEYS[5]) == 0) then
 			joins = redis.pcall('pubsub', ARGV[1] == 's' and 'shardnumsub' or 'numsub', KEYS[4])[2] == 0
@@ -26,8 +27,8 @@ if #ARGV == 6 and ARGV[4] == '0' and ARGV[5] == '1' then
 	end
 end
 
--- The lock passes from its owner to the first ticket, whose client listens, and there is no foreign
--- client. Another ticket of the owner's client may join.
+-- Second step. The lock passes from its owner to the first ticket, whose client listens, while there
+-- is no foreign client. Another ticket of the owner's client may join.
 local swaps = ARGV[4] == '1' and ARGV[5] == '1'
 if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists', KEYS[5]) == 0) then
 	local ticket = swaps and string.sub(ARGV[6], 2) or ARGV[2]
@@ -60,7 +61,7 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 				if type(told) == 'number' then
 					if not swaps then
 						redis.call('zadd', KEYS[2], '0', '!' .. string.sub(next, 1, 36))
-						if not behind then -- the mark is kept for the lease that it is about
+						if not behind then -- the mark is kept for as long as the lease
 							redis.call('pexpire', KEYS[2], claim)
 						end
 						return 1 -- end 4
@@ -71,7 +72,7 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 				end
 				redis.call('hdel', KEYS[1], next)
 			end
-			if taken then -- the server refused what followed: the ticket is the first again
+			if taken then -- the server refused a command: the ticket is put back to the front
 				redis.call('zadd', KEYS[2], '1', first)
 				if redis.pcall('pexpire', KEYS[2], '60000') ~= 1 and redis.call('pttl', KEYS[2]) == -1 then
 					redis.call('zrem', KEYS[2], first)

@@ -1,21 +1,21 @@
--- What a script takes out of the text of an owner, "<uuid>:<id>": docs/protocol.md says what each
--- part means. A line "-- (tenures.lua)" of another file is replaced by this one. It has no KEYS and
--- no ARGV of its own. OwnerText in wire/owner.go has the same rules.
+-- The parts of the text of an owner, "<uuid>:<id>": docs/protocol.md says what each part means. A line
+-- "-- (tenures.lua)" of another file is replaced by this one. It has no KEYS and no ARGV of its own.
+-- OwnerText in wire/owner.go has the same rules.
 --
--- Who calls these for a member of the queue takes ticketOf(member) first. swift.lua has copies, and
--- rlock/internal/owner_test.go holds them equal.
+-- These functions take an owner. For a member of the queue, pass ticketOf(member). swift.lua has
+-- copies of them, which rlock/internal/owner_test.go compares.
 
--- Returns the part that stands for the tenure: the UUID and the colon.
+-- Returns the part of the text that names the tenure: the UUID and the colon.
 local function tenureOf(owner)
 	return string.sub(owner, 1, 37)
 end
 
--- Reports whether the owner stands for a lock that was passed on: no id of an owner begins with 0.
+-- Reports whether the owner stands for a lock that was passed on. No other id begins with 0.
 local function isPassed(owner)
 	return string.sub(owner, 38, 38) == '0'
 end
 
--- Returns the UUID: of a tenure of rlock, of a process of Redisson.
+-- Returns the UUID: a tenure's for rlock, a process's for Redisson.
 local function uuidOf(owner)
 	return string.sub(owner, 1, 36)
 end
@@ -25,7 +25,7 @@ local function clientOf(owner)
 	return string.sub(owner, 1, 19)
 end
 
--- Reports whether a field of the hash of a read-write lock is that of a writer.
+-- Reports whether a field of the hash of a read-write lock names a writer.
 local function isWriter(field)
 	return string.sub(field, -6) == ':write'
 end
@@ -35,7 +35,7 @@ local function markOf(owner)
 	return '!' .. uuidOf(owner)
 end
 
--- Returns the ticket of a member of the queue, which begins with a letter, or the UUID of a mark.
+-- Returns the ticket of a member of the queue, without the letter before it, or the UUID of a mark.
 local function ticketOf(member)
 	return string.sub(member, 2)
 end
