@@ -103,6 +103,10 @@ const (
 	asksQueues // the number of tickets of each form, and the first of them
 )
 
+// asksAfter has the questions that matter only if the key is no hash, which the error of another
+// question tells: its number, from 1. An error takes Redis a while.
+var asksAfter = map[int]int{asksCount: asksSize + 1, asksPermits: asksSize + 1, asksClock: asksSize + 1}
+
 // A subject has the names that the questions about one lock have: its keys, and its channels.
 type subject struct{ keys, channels []string }
 

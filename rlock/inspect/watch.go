@@ -25,9 +25,9 @@ var lookScript = wire.ScriptOf(lookText)
 const (
 	// watchCount is the number of keys that a server looks at for one page of a Watch.
 	watchCount = 10_000
-	// watchAge is the age at which a Watch finds out the primaries again, and the processes if one
-	// of them is not known.
-	watchAge = 5 * time.Second
+	// nodesAge and processesAge are the ages at which a Watch finds out the primaries again, and the
+	// processes if one of them is not known.
+	nodesAge, processesAge = 10 * time.Second, 5 * time.Second
 )
 
 // A Watch looks at many locks again and again, as a page of them does, at little cost to Redis: a
@@ -87,7 +87,7 @@ func (w *Watch) Names(ctx context.Context) (names []string, err error) {
 
 // find finds the primaries. It needs the mutex.
 func (w *Watch) find(ctx context.Context, r *wire.Redis) error {
-	if time.Since(w.found) < watchAge && !r.Stopped() {
+	if time.Since(w.found) < nodesAge && !r.Stopped() {
 		return nil
 	}
 	if err := r.AwaitConnection(ctx, nil); err != nil {
@@ -142,7 +142,7 @@ func (w *Watch) Locks(ctx context.Context, names []string) ([]Lock, []error) {
 			locks[at].Name = name
 			i := inspection{locks[at]}
 			if i.locate(r.ProcessesWithin(ctx, keys[at][0], math.MaxInt64)); !i.located() {
-				i.locate(r.ProcessesWithin(ctx, keys[at][0], watchAge))
+				i.locate(r.ProcessesWithin(ctx, keys[at][0], processesAge))
 			}
 			locks[at] = i.Lock
 		default:
@@ -198,8 +198,8 @@ func (w *Watch) ask(ctx context.Context, r *wire.Redis, keys [][forms]*wire.Keys
 func lookCall(questions [][]string, batch []int, keys [][forms]*wire.Keys) wire.Call {
 	call := wire.Call{Script: lookScript}
 	var words []string
-	for _, question := range questions {
-		words = append(append(words, strconv.Itoa(len(question))), question...)
+	for at, question := range questions {
+		words = append(append(words, strconv.Itoa(len(question)), strconv.Itoa(asksAfter[at])), question...)
 	}
 	call.Args = append([]string{strconv.Itoa(len(batch)), strconv.Itoa(len(words))}, words...)
 	for _, at := range batch {

@@ -30,6 +30,7 @@ var ownerName = regexp.MustCompile(`(?i)^(owner|holder|ticket|tenure|member|pass
 var lookers = []string{
 	"cmd/rlock/internal/cli isOf",   // an operator names a process by any beginning of the text
 	"cmd/rlock/internal/view short", // prints so much of it that one can tell it from others
+	"rlock/rlockweb short",          // and so does this
 }
 
 // cutters are the functions of package strings that take a text apart.
