@@ -85,7 +85,7 @@ func (s single) Holders(ctx context.Context) (holders []composite.Holder, err er
 
 func requestFor(o contract.Owner, options *composite.Options) driver.Request {
 	return driver.Request{
-		AcquireOptions: acquireOptions{Lease: options.Lease, Wait: options.Wait},
+		AcquireOptions: acquireOptions{Lease: options.Lease, Wait: options.Wait, Note: options.Note},
 		Owner:          o, Caller: options.Caller, Quit: options.Quit,
 		Life: options.Life, Whole: options.Whole, Lost: options.Lost,
 	}
@@ -143,7 +143,7 @@ func (l over) refuses(req *driver.Request) error {
 }
 
 func optionsOf(req *driver.Request) composite.Options {
-	return composite.Options{Lease: req.Lease, Wait: req.Wait, Caller: req.Caller, Within: req.Within, Again: req.Again, Life: req.Life}
+	return composite.Options{Lease: req.Lease, Wait: req.Wait, Note: req.Note, Caller: req.Caller, Within: req.Within, Again: req.Again, Life: req.Life}
 }
 
 // Title implements [form], as all that follows.

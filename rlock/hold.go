@@ -40,7 +40,7 @@ func (h *holding) handle() *Hold {
 //
 //	WithMaxHold   and WithLease, or a longer WithMinHold: ErrInvalidLease
 //	WithPermits   of several permits, and a kind that is no semaphore: errors.ErrUnsupported
-//	all but WithLease and WithWait, and a lock over several: errors.ErrUnsupported
+//	all but WithLease, WithNote and WithWait, and a lock over several: errors.ErrUnsupported
 type AcquireOption func(*acquireOptions)
 
 type acquireOptions = contract.AcquireOptions
@@ -78,6 +78,15 @@ func WithWait(wait time.Duration) AcquireOption {
 // than k. A k below 1, or above the semaphore's number, is [ErrPermits].
 func WithPermits(k int) AcquireOption {
 	return func(o *acquireOptions) { o.More = max(k, 0) - 1 }
+}
+
+// WithNote shows in Redis, beside the holder, when the hold began and a text: which job, which
+// release. The text, cut off behind 1 KiB, may be "". Others see it in package inspect, "rlock show"
+// and the errors of refused calls, also while the call waits, and never after the hold. The note of
+// a hold never changes: a nested call has none.
+func WithNote(text string) AcquireOption {
+	text = wire.ShortNote(text)
+	return func(o *acquireOptions) { o.Note = &text }
 }
 
 // WithMaxWaiters makes a call that has to wait return [ErrTooManyWaiters] at once if n callers wait

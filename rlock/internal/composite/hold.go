@@ -79,7 +79,7 @@ func (h *Hold) takeTogether(ctx context.Context, home *Home, locks []Locker, lea
 // newMember returns the member for a part, and the options with which the part is acquired.
 func (h *Hold) newMember(lock Locker, options Options) (*member, Options) {
 	m := &member{lock: lock}
-	options.Caller, options.Whole, options.Life = h.options.Caller, &h.whole, h.options.Life
+	options.Caller, options.Whole, options.Life, options.Note = h.options.Caller, &h.whole, h.options.Life, h.options.Note
 	options.Lost = func(cause error) { h.lose(m, cause) }
 	return m, options
 }

@@ -211,6 +211,7 @@ type Holder struct {
 type Options struct {
 	Lease  time.Duration      // the lease of the hold; 0 if the watchdog renews the hold
 	Wait   time.Duration      // the time to wait for the lock; 0 for a single attempt
+	Note   *string            // the text of the note of the hold; nil for no note
 	Caller uint64             // the goroutine of the caller; 0 if it is the owner or not known
 	Within *contract.Life     // the life of the hold whose guest the caller is; nil if it is no guest, and for a part
 	Again  *contract.Outlived // the error of the last attempt, if the call is repeated as another owner; or nil

@@ -31,6 +31,7 @@ type AcquireOptions struct {
 	Wait       time.Duration // the time to wait for the lock; 0 for a single attempt
 	More       int           // the number of permits of a semaphore beside the first
 	MaxWaiters int32         // the number of callers that may wait, this one included; 0 for any number, negative for none
+	Note       *string       // the text of the note of the hold, at most wire.MaxNote bytes; nil for no note
 	Standing   bool          // long waits and holds of the caller are by design, and are not logged
 
 	// Progress is called with the caller's place among the waiters, once the place is known and

@@ -334,11 +334,10 @@ func (l *Lock) beginHold(t *Tenure, w *Call, way Way, now Now) {
 		t.tokens.nextHold()
 	}
 	t.named = w.Owner
-	entered := !t.old && t.shown == oneLevel(w.Owner, w.Mode)
 	l.held, t.mode = t, w.Mode
 	t.makeHeld()
 	l.openLevel(w, way, now)
-	if entered { // Redis already shows the owner
+	if !t.old && t.shown == oneLevel(w.Owner, w.Mode) { // Redis already shows the owner
 		l.noteShowing(t, now)
 	}
 	if l.line.first() != nil {

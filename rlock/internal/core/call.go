@@ -39,6 +39,7 @@ type Call struct {
 	Capped     bool   // Lease is the longest time of the hold: until its end the hold is renewed
 	Handle     any    // the handle of the level; nil for a level that its owner unlocks
 	Info       any    // the driver's data, for the level
+	Note       *Note  // the note of the hold; nil for none
 	Answerable bool   // a release may answer the call while its ticket waits
 	Most       int32  // the number of callers that may wait, this one included; 0 for any number, negative for none
 	Carries    bool   // the Leave of the release carries a guarded write: see UnlockWith
@@ -197,7 +198,7 @@ func (l *Lock) Command(c *Call, op Op, now Now) (cmd Command) {
 		cmd, _ = l.launchWithJoin(c.Tenure, op, now)
 	case op == Write:
 		l.levels.all[l.levelOf(c.Owner, c.Mode, c.Handle)].wrote = true
-		cmd = Command{Op: op, Ticket: Ticket{ID: l.held.ID, Mode: c.Mode, Owner: l.held.shown.owner}, Follows: l.held.follows(now)}
+		cmd = Command{Op: op, Ticket: Ticket{ID: l.held.ID, Mode: c.Mode, Owner: l.held.shown.owner, Note: l.held.note}, Follows: l.held.follows(now)}
 	case c.Purpose == Forces:
 		cmd = Command{Op: op, Ticket: Ticket{ID: c.Named}, Permits: int(l.Kind.Permits)}
 		if l.Kind.Fenced {

@@ -9,6 +9,13 @@ import (
 // named.
 type OwnerID uint64
 
+// A Note is what Redis shows about a hold, or about a call that waits, beside its owner. It never
+// changes. Package core does not read the text.
+type Note struct {
+	Text  string
+	Since Time // when the hold began; of a call that waits, and of a permit, when the call began
+}
+
 // An ID is the UUID of a tenure in Redis: its client, and a number. No two tenures have the same
 // ID, so a command that runs late touches no other tenure. The zero ID stands for no tenure.
 type ID struct {
@@ -51,6 +58,7 @@ type Ticket struct {
 	Brief      bool    // it is granted a brief claim: "b" in the queue
 	More       int32   // the number of permits of a semaphore beside the first
 	Owner      OwnerID // the number behind the UUID in the owner's text
+	Note       *Note   // the note in the owner's text; nil for none
 }
 
 // A Command is one command about one lock, to be sent once.

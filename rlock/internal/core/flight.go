@@ -57,13 +57,13 @@ func (t *Tenure) launch(op Op, now Now) Command {
 	}
 	if op.Enters() {
 		t.setPlace(Unsure) // until there is an answer
-		t.shown, t.old = oneLevel(t.Agent.Owner, t.mode), false
+		t.shown, t.note, t.old = oneLevel(t.Agent.Owner, t.mode), t.Agent.Note, false
 	}
 	if op != Leave {
 		t.noteSending(t.flight)
 	}
 	cmd.Lease = t.flight.lease
-	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.answerable, t.brief, t.more, t.shown.owner}
+	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.answerable, t.brief, t.more, t.shown.owner, t.note}
 	if op == Resume {
 		cmd.Passed, t.flight.asks = t.Agent.Named, asks
 	}
@@ -80,13 +80,14 @@ func (t *Tenure) fillMirror(cmd *Command, opening bool, now Now) {
 	l, f, wrote := t.lock, &t.flight, t.shown.writes > 0
 	if t.want == Parted { // it passes the lock on
 		f.lease, t.within, f.exact = t.within, 0, true
-		t.shown, t.old = oneLevel(passedOnOwner, t.mode), false
+		t.shown, t.old = oneLevel(passedOnOwner, t.mode), false // with its note, by which a permit leaves if the pass fails
 	} else {
 		if f.lease = l.askedUntil(now).Since(now.Safe); l.levels.asked == NeverSafe {
 			f.lease = max(l.client.Lease, l.levels.longest.Since(now.Safe))
 		}
 		f.exact = l.shortens(t, f.lease, now)
 		l.noteShowing(t, now)
+		t.note = l.noteOf(t.named)
 	}
 	switch {
 	case opening || wrote && t.shown.writes == 0:

@@ -226,7 +226,7 @@ func (n *Names) AppendLock(b []byte, l *Lock, now Now) []byte {
 	}
 	for i := range l.levels.all {
 		v := &l.levels.all[i]
-		b = append(b, n.OwnerKey(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), bits(v.wrote, v.Guest, v.Capped))
+		b = append(b, n.OwnerKey(v.Owner), byte(v.Mode), at.safe(v.Until), handle(v.Handle), NoteKey(v.Note), bits(v.wrote, v.Guest, v.Capped))
 	}
 	if len(l.levels.all) > 0 {
 		b = append(b, at.safe(max(l.levels.ends, now.Safe)))
@@ -247,8 +247,16 @@ func handle(h any) byte {
 	return 0
 }
 
+// NoteKey returns what tells the explorer's notes apart, the lengths of their texts: 0 for none.
+func NoteKey(n *Note) byte {
+	if n == nil {
+		return 0
+	}
+	return byte(1 + len(n.Text))
+}
+
 func (n *Names) call(b []byte, w *Call, l *Lock, at clocks) []byte {
-	b = append(b, n.OwnerKey(w.Owner), byte(w.Mode), byte(w.More), byte(w.Lease), handle(w.Handle), at.time(w.Until),
+	b = append(b, n.OwnerKey(w.Owner), byte(w.Mode), byte(w.More), byte(w.Lease), handle(w.Handle), NoteKey(w.Note), at.time(w.Until),
 		byte(w.Outcome), byte(w.tried<<4|w.tries), byte(min(w.fails, 3)), bits(w.Waits, w.Repeats, w.position.InLine(), w.Tenure != nil, w.Guest), bits(w.asleep, w.Carries, w.Answerable, w.Capped, w.admitted, w.overdue), byte(w.Most), n.ID(w.Named), byte(w.Inherits))
 	if w.rest > 0 {
 		b = append(b, 1+at.until(w.rest))
@@ -266,7 +274,7 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 	now, holds := at.Now, of.held == t
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
 		bits(holds, t.mode == Shared, t.Agent != nil && t.Agent.Purpose == Releases, t.step, t.marked, t.contention.othersWait),
-		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.contention.handedOff), n.OwnerKey(t.shown.owner), bits(t.wrote, t.answerable, t.brief), byte(t.more))
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.contention.handedOff), n.OwnerKey(t.shown.owner), NoteKey(t.note), bits(t.wrote, t.answerable, t.brief), byte(t.more))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
 	}

@@ -17,6 +17,7 @@ type Level struct {
 	Token  uint64   // the fencing token of the hold
 	Handle any      // its handle; nil for a level that its owner unlocks, Guests for one that a guest unlocks
 	Info   any      // the driver's data
+	Note   *Note    // the note of the owner's hold, at its first level; nil for none
 }
 
 // levels are the truth about the lock's owners in this client. They belong to the lock and not to a
@@ -132,11 +133,43 @@ func (l *Lock) openLevel(w *Call, way Way, now Now) {
 		First: way != ByNesting, Way: way, Handle: w.Handle, Info: w.Info,
 	})
 	l.levels.summary = sum(l.levels.all)
+	if w.Note != nil || l.held.note != nil {
+		l.openNote(w, way, now.Time)
+	}
+}
+
+// openNote gives the last level its note, unless it is nested: the note of a hold never changes. A
+// permit keeps the note of its ticket, since Redis knows it by the whole text. Else, if the call has
+// waited, the hold has a note of its own with its beginning, which the next Mirror shows. That is
+// due at once if Redis may show another hold of the same owner.
+func (l *Lock) openNote(w *Call, way Way, now Time) {
+	v, t := &l.levels.all[len(l.levels.all)-1], l.held
+	if way == ByNesting {
+		return
+	}
+	if v.Note = w.Note; w.Note != nil && way != ByRedis && l.Kind.Permits == 0 {
+		v.Note = &Note{Text: w.Note.Text, Since: now}
+	}
+	if (way == ByHandoff || way == ByJoining) && v.Owner == t.named {
+		t.old = true
+	}
+}
+
+// noteOf returns the note of the owner's hold, or nil.
+func (l *Lock) noteOf(o OwnerID) *Note {
+	for i := range l.levels.all {
+		if v := &l.levels.all[i]; v.Owner == o && v.First {
+			return v.Note
+		}
+	}
+	return nil
 }
 
 // closeLevel removes a level. If it was the first of its owner, another level of the owner becomes
 // the first, since a hold lasts until the last level is closed. If its opening was reported,
 // another level takes its Way and Since, so that each Acquired event gets its Released or Lost.
+// The new first level gets the note; without a new first level, a Mirror is due that shows no note
+// of an ended hold.
 func (l *Lock) closeLevel(i int) (was Level) {
 	was = l.levels.all[i]
 	l.held.wrote = l.held.wrote || was.wrote
@@ -146,7 +179,7 @@ func (l *Lock) closeLevel(i int) (was Level) {
 			continue
 		}
 		if was.First && !v.First {
-			v.First, was.First = true, false
+			v.First, v.Note, was.First, was.Note = true, was.Note, false, nil
 		}
 		if was.Way != ByNesting && v.Way == ByNesting && !was.Part && !v.Part {
 			v.Way, v.Since, was.Way = was.Way, was.Since, ByNesting
@@ -154,9 +187,10 @@ func (l *Lock) closeLevel(i int) (was Level) {
 	}
 	last := len(l.levels.all) - 1
 	copy(l.levels.all[i:], l.levels.all[i+1:])
-	l.levels.all[last].Handle, l.levels.all[last].Info = nil, nil
+	l.levels.all[last].Handle, l.levels.all[last].Info, l.levels.all[last].Note = nil, nil, nil
 	l.levels.all = l.levels.all[:last]
 	l.levels.summary = sum(l.levels.all)
+	l.held.old = l.held.old || was.Note != nil
 	return was
 }
 
@@ -179,7 +213,7 @@ func (l *Lock) removeExpired(now Now) (tooLong, ended []Level) {
 		if !slices.Contains(over, v.Owner) {
 			continue
 		}
-		l.held.wrote = l.held.wrote || v.wrote
+		l.held.wrote, l.held.old = l.held.wrote || v.wrote, l.held.old || v.Note != nil
 		if now.Safe >= l.cappedAt(v.Owner) {
 			tooLong = append(tooLong, *v)
 		} else {

@@ -35,6 +35,7 @@ type Tenure struct {
 	trust      trust
 	Agent      *Call   // the call that sends its commands: the waiter of the ticket, or the release; nil for the keeper
 	named      OwnerID // the owner in whose name the next mirror shows it, if that owner has a level then
+	note       *Note   // the note in the text; nil for none
 	shown      shape   // the levels that the last mirror showed, with the owner in the text
 	tokens     tokens
 	contention contention

@@ -123,6 +123,9 @@ func (req *Request) fill(w *core.Call, h *hold, site *contract.Site, now core.No
 	w.Waits, w.Until = req.Wait > 0, core.Never
 	w.Answerable, w.Most = req.Answer != nil, req.MaxWaiters
 	w.Repeats = req.Owner.IsNamed()
+	if req.Note != nil {
+		w.Note = &core.Note{Text: *req.Note, Since: now.Time}
+	}
 	if req.Wait < contract.Forever {
 		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))
 	}

@@ -24,6 +24,7 @@ type life struct {
 	tenure *core.Tenure   // the tenure; nil once it is over
 	text   wire.OwnerText // the owner in the last command
 	owner  core.OwnerID   // the id in text
+	note   *core.Note     // the note in text
 
 	alarm      core.Time   // the time at which the keeper asks; 0 if it does not: setAlarm sets it, and Due clears it
 	generation uint64      // the generation of the command that brings the tenure in: see wire.Sent

@@ -522,6 +522,7 @@ var optionsOfAnAcquire = map[string]func(req *Request){
 	"WithMinHold":    func(req *Request) { req.MinHold = time.Second },
 	"WithWait":       func(req *Request) { req.Wait = 0 },
 	"WithPermits":    func(req *Request) { req.More = 1 },
+	"WithNote":       func(req *Request) { req.Note = new(string) },
 	"WithMaxWaiters": func(req *Request) { req.MaxWaiters = 1 },
 	"WithProgress":   func(req *Request) { req.Progress = func(int, int) {} },
 	"an answer": func(req *Request) {

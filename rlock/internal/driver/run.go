@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
@@ -153,10 +154,7 @@ func (l *lockState) fillExchange(x *exchange, now core.Now) {
 	if l.owner != 0 && cmd.Op != core.Mirror {
 		owner = l.owner // of permits, for a tenure that no call knows as well
 	}
-	if k.text == "" || k.owner != owner { // else Redis knows the tenure by that text
-		k.text, k.owner = c.textOf(cmd.ID, owner, cmd.More), owner
-	}
-	x.work, x.Text, x.generation = k, k.text, k.generation
+	x.work, x.Text, x.generation = k, k.textFor(c, cmd.Ticket, owner, cmd.Op == core.Join, now), k.generation
 	first := false // no earlier command of the tenure can be in flight
 	switch cmd.Op {
 	case core.Acquire, core.Write:
@@ -169,10 +167,9 @@ func (l *lockState) fillExchange(x *exchange, now core.Now) {
 		x.Track = k.decideTracking(now)
 	case core.Leave:
 		first = !cmd.Follows
-		if next := &cmd.Joins; next.ID != (core.ID{}) { // a ticket joins the queue in the same step
+		if next := cmd.Joins; next.ID != (core.ID{}) { // a ticket joins the queue in the same step
 			k := l.shard.workOf(l, l.Find(next.ID))
-			k.text, k.owner = c.textOf(next.ID, next.Owner, next.More), next.Owner
-			x.Joins, first = k.text, false
+			x.Joins, first = k.textFor(c, next, next.Owner, true, now), false
 		}
 	case core.Resume, core.Step, core.Unmark:
 	default:
@@ -180,6 +177,38 @@ func (l *lockState) fillExchange(x *exchange, now core.Now) {
 	}
 	if first {
 		x.First, x.At = true, c.clock.timeOf(now.Time)
+	}
+}
+
+// textFor returns the text of the ticket's owner in Redis; waits says that it is about to join the
+// queue. A pass has no note, and is not kept: the permit leaves by the former text if it fails.
+//
+// REQUIRES: shard.mu.
+func (k *work) textFor(c *Client, t core.Ticket, owner core.OwnerID, waits bool, now core.Now) wire.OwnerText {
+	switch {
+	case owner == 0:
+		return c.textOf(t.ID, owner, t.More)
+	case k.text != "" && k.owner == owner && k.note == t.Note: // Redis knows the tenure by this text
+		return k.text
+	}
+	k.text, k.owner, k.note = c.ID.Text(t.ID.N, uint64(owner)), owner, t.Note
+	if n := t.Note; n != nil {
+		began := time.Now().Add(time.Duration(n.Since - now.Time)) // by the wall clock of now, if it was set since
+		k.text = k.text.WithNote(wire.Note{Text: n.Text, At: began, Waits: waits})
+	}
+	k.text = k.text.WithMore(t.More)
+	return k.text
+}
+
+// adoptText keeps the text of a tenure that no call knows, and which a message has named: Redis
+// knows a permit by the whole text.
+//
+// REQUIRES: shard.mu.
+func (l *lockState) adoptText(id core.ID, text wire.OwnerText) {
+	if t := l.Find(id); t != nil {
+		if k := l.shard.workOf(l, t); k.text == "" {
+			k.text, k.owner = text, core.OwnerID(text.OwnerID())
+		}
 	}
 }
 

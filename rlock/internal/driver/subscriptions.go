@@ -155,6 +155,7 @@ func (c *Client) hearNotice(n *Name, message string) {
 			t.Agent.Tag.(*waiter).answer = notice.Answer
 		}
 		l.Hear(notice.Message, now)
+		l.adoptText(notice.ID, notice.Ticket)
 	}
 	l.shard.exit(l)
 }
@@ -207,6 +208,7 @@ func (c *Client) releaseStray(id core.ID, m wire.ClientMessage) {
 	if !c.Closed.Load() {
 		_, more := m.Owner.CutMore()
 		l.Hear(core.Message{Kind: core.Shown, ID: id, More: more}, now)
+		l.adoptText(id, m.Owner)
 	}
 	l.shard.exit(l)
 }

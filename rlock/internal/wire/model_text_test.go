@@ -26,6 +26,8 @@ func uuidText(id core.ID) string {
 	return fmt.Sprintf("%s8000-%012x", prefixText(id.Client), id.N)
 }
 
+// ownerText returns the text of an owner, that of some tenures with a note, which is a part of the
+// owner to the scripts. A pass has none.
 func ownerText(id core.ID, o core.OwnerID) string {
 	switch {
 	case id == server.Place:
@@ -33,7 +35,11 @@ func ownerText(id core.ID, o core.OwnerID) string {
 	case server.IsForeign(id):
 		return fmt.Sprintf("%s:%d", uuidText(id), id.N) // a process and a thread
 	}
-	return uuidText(id) + ":" + strconv.FormatUint(uint64(o), 10)
+	text := wire.OwnerText(uuidText(id) + ":" + strconv.FormatUint(uint64(o), 10))
+	if id.N%3 == 0 && o != 0 {
+		text = text.WithNote(wire.Note{Text: "job *3:write 0", At: time.UnixMilli(5), Waits: id.N%2 == 0})
+	}
+	return string(text)
 }
 
 func fieldText(h server.Holder) string {
@@ -264,7 +270,7 @@ func (c *comparison) looks() [][]string {
 	return append(looks, []string{"LRANGE", c.keys.FairQueue(), "0", "-1"}, []string{"ZSCORE", c.keys.FairTimes(), "rlock:0"})
 }
 
-var idOfOwner = regexp.MustCompile(`(-[0-9a-f]{12}):\d+`)
+var idOfOwner = regexp.MustCompile(`(-[0-9a-f]{12}):\d+(#[^ *]*)?`)
 
 // read makes a snapshot of what Redis has after a command.
 func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot) {

@@ -5,10 +5,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	mathrand "math/rand/v2"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -16,9 +19,9 @@ import (
 )
 
 // An OwnerText is the text of an owner in Redis, "<uuid>:<id>": the UUID of a tenure or a ticket,
-// and the id of the owner in its process. The id is 0 while the lock is passed on. "*k" behind it
-// stands for k permits, more than one. An owner of another program may have any text, and each
-// method takes any text.
+// and the id of the owner in its process. The id is 0 while the lock is passed on. A note may stand
+// behind it: see Note. "*k" at the end stands for k permits, more than one. An owner of another
+// program may have any text, and each method takes any text.
 //
 // No other code of Go takes such a text apart. scripts/tenures.lua, owners.lua and permits.lua have
 // the same rules: see docs/protocol.md.
@@ -59,6 +62,7 @@ func (t OwnerText) opaque() string { return string(t[len(t.Tenure()):]) }
 // OwnerID returns the id of the owner: 0 if the text has none, or the lock was passed on.
 func (t OwnerText) OwnerID() uint64 {
 	one, _ := t.CutMore()
+	one, _ = one.CutNote()
 	if one.Tenure() == "" {
 		return 0
 	}
@@ -82,7 +86,7 @@ func (t OwnerText) IsOurs() bool {
 
 // IsPassed reports whether the owner stands for a lock that was passed on: see scripts/resume.lua.
 func (t OwnerText) IsPassed() bool {
-	one, _ := t.CutMore()
+	one, _ := t.CutMore() // it has no note
 	return one.IsOurs() && one.opaque() == "0"
 }
 
@@ -121,6 +125,65 @@ func (t OwnerText) CutMore() (owner OwnerText, more int32) {
 		return owner, int32(n - 1)
 	}
 	return owner, 0
+}
+
+// A Note is what the text of an owner says beside the owner, "#<ms>,<text>": a time as Unix time in
+// milliseconds, by the clock of the owner's machine, and a text as in a query of a URL, which
+// escapes the space, "*" and ":". A "~" before the time says that it is when the call began to
+// wait. Without a text there is no comma. To scripts and to Redisson the note is a part of the
+// owner.
+type Note struct {
+	Text  string
+	At    time.Time // when the hold began, or the call; the zero time without a note
+	Waits bool      // At is when the call began to wait
+}
+
+// MaxNote is the length of the longest text of a note in bytes: most commands of its tenure have it.
+const MaxNote = 1 << 10
+
+// ShortNote returns the beginning of a text that is too long for a note, which ends with a whole
+// rune.
+func ShortNote(text string) string {
+	end := min(len(text), MaxNote)
+	for end < len(text) && end > MaxNote-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}
+
+// WithNote returns the text of an owner with a note.
+func (t OwnerText) WithNote(n Note) OwnerText {
+	b := append([]byte(t), '#')
+	if n.Waits {
+		b = append(b, '~')
+	}
+	b = strconv.AppendInt(b, n.At.UnixMilli(), 10)
+	if n.Text != "" {
+		b = append(append(b, ','), url.QueryEscape(n.Text)...)
+	}
+	return OwnerText(b)
+}
+
+// CutNote is the inverse of WithNote. It takes a note out of any text of an owner of rlock.
+func (t OwnerText) CutNote() (owner OwnerText, n Note) {
+	id, note, found := strings.Cut(t.opaque(), "#")
+	if !found || !t.IsOurs() {
+		return t, n
+	}
+	end := ""
+	if i := strings.IndexAny(note, "*:"); i >= 0 {
+		note, end = note[:i], note[i:]
+	}
+	at, text, _ := strings.Cut(note, ",")
+	at, n.Waits = strings.CutPrefix(at, "~")
+	if ms, err := strconv.ParseInt(at, 10, 64); err == nil {
+		n.At = time.UnixMilli(ms)
+	}
+	if whole, err := url.QueryUnescape(text); err == nil { // else no client of rlock has written it
+		text = whole
+	}
+	n.Text = text
+	return OwnerText(t.Tenure() + id + end), n
 }
 
 // WriteField returns the field of the owner in the hash of a read-write lock, as a writer.

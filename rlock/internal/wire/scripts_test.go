@@ -463,7 +463,7 @@ func TestTheScriptsTakeAnOwnerApartAsThisPackageDoes(t *testing.T) {
 	}
 	source += "local t = ARGV[1] return {clientOf(t), uuidOf(t), tenureOf(t), markOf(t), tostring(isOurs(t) and isPassed(t)), tostring(moreOf(t)), passedAs(t), tostring(isWriter(t))}"
 	tenure := wire.NewID().Text(1<<63, 7).Tenure()
-	for _, behind := range []string{"7", "0", "18446744073709551615", "7*3", "0*3", "7*1", "7*x", "7*", "7:write", "70", "7#a note"} {
+	for _, behind := range []string{"7", "0", "18446744073709551615", "7*3", "0*3", "7*1", "7*x", "7*", "7:write", "70", string(wire.OwnerText(tenure + "7").WithNote(wire.Note{Text: "*3:write 0", At: time.UnixMilli(5)})[37:]), "7#5,a*3", "7#5,a:write"} {
 		text := wire.OwnerText(tenure + behind)
 		_, more := text.CutMore()
 		_, writes := text.CutWrite()

@@ -244,6 +244,53 @@ func TestTheNumberOfPermitsIsReadFromTheTextOfAnOwner(t *testing.T) {
 	}
 }
 
+// A note may have any text: neither permits, nor the field of a writer, nor the words of a message
+// are read out of it, and no part of it is read as the id.
+func TestANoteIsReadFromTheTextOfAnOwner(t *testing.T) {
+	id := wire.NewID()
+	bare := id.Text(id.Number(), 7)
+	for _, text := range []string{"", "release-42", "a b+c", "7*3:write", "#~0,x", "%zz", "€\n\x00\xff", strings.Repeat("€", wire.MaxNote/3)} {
+		note := wire.Note{Text: text, At: time.UnixMilli(1764367000123)}
+		for _, note.Waits = range []bool{false, true} {
+			noted := bare.WithNote(note)
+			for _, whole := range []wire.OwnerText{noted, noted.WithMore(2), wire.OwnerText(noted.WriteField())} {
+				assert.NotContains(t, whole, " ")
+				assert.Equal(t, bare.Tenure(), whole.Tenure())
+				assert.False(t, whole.IsPassed())
+				assert.True(t, whole.IsOurs() && wire.IsOwner(string(whole)))
+				owner, writes := whole.CutWrite()
+				assert.EqualValues(t, 7, owner.OwnerID())
+				owner, more := owner.CutMore()
+				assert.Equal(t, strings.HasSuffix(string(whole), ":write"), writes)
+				assert.Equal(t, strings.HasSuffix(string(whole), "*3"), more == 2)
+				assert.Equal(t, noted, owner)
+				owner, read := whole.CutNote()
+				assert.Equal(t, note, read)
+				assert.Equal(t, strings.Replace(string(whole), string(noted), string(bare), 1), string(owner))
+			}
+		}
+	}
+	for _, text := range []wire.OwnerText{bare, bare + "*3", "", "#", "a#1,b", wire.OwnerText(uuid.NewString() + ":1#1,b")} {
+		owner, note := text.CutNote()
+		assert.Equal(t, text, owner)
+		assert.Zero(t, note)
+	}
+	for odd, want := range map[wire.OwnerText]wire.Note{"#": {}, "#x": {}, "#~": {Waits: true}, "#5,%zz": {Text: "%zz", At: time.UnixMilli(5)}} {
+		owner, note := (bare + odd).CutNote()
+		assert.Equal(t, bare, owner)
+		assert.Equal(t, want, note)
+	}
+}
+
+func TestANoteIsCutOffAtARune(t *testing.T) {
+	for text, want := range map[string]int{
+		strings.Repeat("a", wire.MaxNote): wire.MaxNote, strings.Repeat("a", 5000): wire.MaxNote,
+		strings.Repeat("€", 5000): wire.MaxNote - 1, "a" + strings.Repeat("€", 5000): wire.MaxNote, strings.Repeat("\x80", 5000): wire.MaxNote - 4, "": 0,
+	} {
+		assert.Len(t, wire.ShortNote(text), want)
+	}
+}
+
 // The tenures of a client do not reveal the next one, nor earlier ones.
 func TestTheUUIDsOfTenuresCannotBeGuessed(t *testing.T) {
 	id := wire.NewID()
