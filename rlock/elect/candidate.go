@@ -36,7 +36,7 @@ type Candidate struct {
 // An Option changes a Candidate; nil changes nothing.
 type Option func(*Candidate)
 
-// WithText sets the leader's text. Defaults to "<host>:<process ID>".
+// WithText sets the leader's text, at most 1 KiB. Defaults to "<host>:<process ID>".
 func WithText(text string) Option { return func(c *Candidate) { c.text = text } }
 
 // WithOverrun sets the function that is called if the work of a term still runs when the lease has
@@ -92,7 +92,7 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term
 	}
 	defer c.stands.Store(false)
 	for again := (retry{name: c.lock.Name()}); ; {
-		hold, err := c.lock.Acquire(ctx, contract.Standing) // a standby may wait for weeks
+		hold, err := c.lock.Acquire(ctx, contract.Standing, rlock.WithNote(c.text)) // a standby may wait for weeks
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil
@@ -137,12 +137,14 @@ func (c *Candidate) Term() *rlock.Hold {
 }
 
 // Leader asks Redis for the text of the process that leads. It returns [ErrNoLeader] if the lock is
-// free. It returns "" in the moment between the grant and the leader's first write, if the leader's
-// text is empty, and if this user of Redis may not read the key of the text.
+// free.
 func (c *Candidate) Leader(ctx context.Context) (string, error) {
 	i, err := inspect.Of(c.client).Lock(ctx, c.lock.Name())
-	if err == nil && i.HolderCount == 0 {
-		err = ErrNoLeader
+	switch {
+	case err != nil:
+		return "", err
+	case len(i.Holders) == 0:
+		return "", ErrNoLeader
 	}
-	return i.Note, err
+	return i.Holders[0].Note, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"os"
 	"strings"
@@ -134,26 +133,6 @@ func TestEveryProcessReadsTheTextOfTheLeader(t *testing.T) {
 		require.ErrorIs(t, err, elect.ErrNoLeader)
 		assert.Equal(t, []string{"redisson_lock_token:{lock:leader}"}, server.Miniredis().Keys())
 		second.cancel()
-	})
-}
-
-func TestATextThatWasNotWrittenIsWrittenLater(t *testing.T) {
-	bubble(t, func(t *testing.T, server *rlocktest.Server) {
-		var logged strings.Builder
-		log.SetOutput(&logged)
-		defer log.SetOutput(os.Stderr)
-		server.Refuse("LOADING Redis is loading the dataset in memory", "SET")
-		leader := stand(t, server, nil, elect.WithText("here"))
-		text, err := leader.Leader(t.Context())
-		require.NoError(t, err)
-		require.Empty(t, text)
-		server.Heal()
-		time.Sleep(lease)
-		text, err = leader.Leader(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, "here", text)
-		leader.stop(t)
-		assert.Regexp(t, `^[^\n]*the text of the leader was not written[^\n]*LOADING[^\n]*\n$`, logged.String())
 	})
 }
 

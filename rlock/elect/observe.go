@@ -27,9 +27,9 @@ func (c *Candidate) Observe(ctx context.Context, changed func(leader string)) er
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err == nil && len(i.Holders) > 0 && i.Note != "" && i.Holders[0].Owner != last:
+		case err == nil && len(i.Holders) > 0 && i.Holders[0].Note != "" && i.Holders[0].Owner != last:
 			last = i.Holders[0].Owner
-			changed(i.Note)
+			changed(i.Holders[0].Note)
 		case isFinal(err):
 			return fmt.Errorf("elect: observe %q: %w", c.lock.Name(), err)
 		case wire.IsPermanent(err):

@@ -5,19 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // errUnrenewed is the cause by which the context of work ends a third of the lease before its end.
 var errUnrenewed = fmt.Errorf("%w: the lease was not renewed for two thirds of it", rlock.ErrLost)
 
-// patience is the longest wait for an answer, and the pause after a write without one.
+// patience is the time for the work to stop if the lock was lost before its lease was known.
 const patience = time.Second
 
 // A term is the work in one hold of the lock.
@@ -44,7 +41,6 @@ func (c *Candidate) serve(ctx context.Context, hold *rlock.Hold, lead func(conte
 		c.current.Store(nil)
 		over()
 		watch.Wait()
-		c.withdraw(ctx, hold)
 		_ = hold.Release(ctx) // rlock has logged a loss, and retries a release without an answer
 	}()
 	err = lead(t.work, hold)
@@ -74,9 +70,8 @@ func (t *term) close() {
 	t.running.Wait()
 }
 
-// watch writes the text until ctx ends, and again after each renewal. If no renewal comes, it ends
-// the work a third of the lease before the lease ends, and calls overrun if ctx has not ended by
-// then.
+// watch looks for each renewal until ctx ends. If no renewal comes, it ends the work a third of the
+// lease before the lease ends, and calls overrun if ctx has not ended by then.
 func (c *Candidate) watch(ctx context.Context, t *term) {
 	var third time.Duration // a third of the longest lease seen, since the first may be a claim
 	for {
@@ -86,14 +81,8 @@ func (c *Candidate) watch(ctx context.Context, t *term) {
 		if !time.Now().Before(last) {
 			break
 		}
-		next := time.Until(last)
-		if err := c.announce(ctx, t.hold, end); errors.Is(err, rlock.ErrUnconfirmed) {
-			next = patience
-		} else if err != nil && ctx.Err() == nil && t.hold.Valid() {
-			slog.Warn("elect: the text of the leader was not written", "lock", c.lock.Name(), "err", err)
-		}
 		select {
-		case <-time.After(min(next, time.Until(last))):
+		case <-time.After(time.Until(last)):
 		case <-t.hold.Context().Done():
 		case <-ctx.Done():
 			return
@@ -105,25 +94,4 @@ func (c *Candidate) watch(ctx context.Context, t *term) {
 		c.overrun()
 	case <-ctx.Done():
 	}
-}
-
-// announce writes the text, which expires at end.
-func (c *Candidate) announce(ctx context.Context, hold *rlock.Hold, end time.Time) error {
-	left := max(time.Until(end).Milliseconds(), 1)
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	key := c.lock.Key(inspect.NoteKey)
-	_, err := hold.Write(ctx, []string{key}, []string{"SET", key, c.text, "PX", strconv.FormatInt(left, 10)})
-	return err
-}
-
-// withdraw deletes the text before the release. If that fails the text ends with the lease.
-func (c *Candidate) withdraw(ctx context.Context, hold *rlock.Hold) {
-	if !hold.Valid() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	key := c.lock.Key(inspect.NoteKey)
-	_, _ = hold.Write(ctx, []string{key}, []string{"DEL", key})
 }

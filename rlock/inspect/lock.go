@@ -10,9 +10,6 @@ import (
 // Limit is the largest number of holders, and of waiters, that a [Lock] shows.
 const Limit = 1000
 
-// NoteKey is the key beside a lock, as rlock.Lock.Key names it, that has the note about its holder.
-const NoteKey = "note"
-
 // A Lock is the state of a lock in Redis at one moment.
 type Lock struct {
 	Name string // the name that Inspector.Lock was given
@@ -31,12 +28,6 @@ type Lock struct {
 	// counter.
 	Token uint64
 
-	// Note is a text about the holder, which it has written by Hold.Write into the key
-	// Lock.Key(NoteKey): of a leader, what package elect has written. "" for none, and if the user
-	// may not read the key. Write it to end with the lease (PX), or it is shown for the next
-	// holder.
-	Note string
-
 	// Queue has the waiters in the order in which they will be granted the lock: one for each
 	// client, however many of its goroutines wait; for a fair lock or a semaphore one for each
 	// call.
@@ -54,8 +45,15 @@ type Lock struct {
 }
 
 // A Holder is one owner that holds a lock.
+//
+// Note and Since are known of a hold with rlock.WithNote, and Since is by the clock of the holder's
+// machine. Of a lock that was granted after a wait, Redis has no more than when the call began,
+// which Waited says: of a permit until the end of the hold, else until the next renewal.
 type Holder struct {
-	Owner   string        // "<uuid>:<id>", as it stands in Redis
+	Owner   string        // "<uuid>:<id>"
+	Note    string        // the text of rlock.WithNote
+	Since   time.Time     // when the hold began, or, if Waited, when its call began to wait; zero if it is not known
+	Waited  bool          // the hold began after Since
 	Lease   time.Duration // the rest of the lock's lease; of a semaphore, of the holder's own
 	Permits int           // the number of permits of a semaphore that it has; 0 for other locks
 	Count   int64         // the number of its levels, as last mirrored
@@ -65,14 +63,16 @@ type Holder struct {
 	Process *Process      // nil if it is not known
 }
 
-// A Waiter is one place in the queue.
+// A Waiter is one place in the queue. Its first caller has taken it, whose note it has.
 type Waiter struct {
-	Owner   string   // "<uuid>:<id>" of the owner that will hold the lock; "" for a foreign window
-	Permits int      // the number of permits of a semaphore that it takes; 0 for other locks
-	Shared  bool     // it waits for the read lock
-	Polls   bool     // it is not subscribed, and looks whether it is its turn
-	Foreign bool     // it is a window that is left to clients of Redisson
-	Process *Process // nil if it is not known
+	Owner   string    // "<uuid>:<id>" of the owner that will hold the lock; "" for a foreign window
+	Note    string    // the text of rlock.WithNote
+	Since   time.Time // when the call with WithNote began, by the clock of its machine; else zero
+	Permits int       // the number of permits of a semaphore that it takes; 0 for other locks
+	Shared  bool      // it waits for the read lock
+	Polls   bool      // it is not subscribed, and looks whether it is its turn
+	Foreign bool      // it is a window that is left to clients of Redisson
+	Process *Process  // nil if it is not known
 }
 
 // A Process is one that has a client of rlock, as the client name of its connection says:

@@ -25,12 +25,15 @@ const semaphoreForm = 2
 var formKinds = [forms]rlock.Kind{KindLock, KindReadWrite, rlock.KindSemaphore}
 
 // An inspection is the state of a lock, as it is read.
-type inspection struct{ Lock }
+type inspection struct {
+	Lock
+	texts []wire.OwnerText // the texts of the holders
+}
 
 // read reads the state of the lock with these keys, by form: the keys of a plain lock first, with
 // the key of its tokens. It changes nothing.
 func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, error) {
-	i := inspection{Lock{Foreign: -1}}
+	i := inspection{Lock: Lock{Foreign: -1}}
 	if err := r.AwaitConnection(ctx, keys[0]); err != nil {
 		return Lock{}, wire.ExplainTo(ctx, err)
 	}
@@ -61,12 +64,12 @@ func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wir
 		return // a lone reader's hash ends with its lease
 	}
 	questions := make([]rueidis.Completed, 0, 2*len(i.Holders))
-	for _, h := range i.Holders {
-		leases := make([]string, min(max(h.Count, 1), mostLevels))
+	for at, h := range i.Holders {
+		leases, text := make([]string, min(max(h.Count, 1), mostLevels)), string(i.texts[at])
 		for level := range leases {
-			leases[level] = fmt.Sprintf("%s:%s:rwlock_timeout:%d", rw.Extra(), h.Owner, level+1)
+			leases[level] = fmt.Sprintf("%s:%s:rwlock_timeout:%d", rw.Extra(), text, level+1)
 		}
-		questions = append(questions, r.Client.B().Arbitrary("EXISTS").Keys(leases...).Build(), r.Arbitrary(rw.Key, "HEXISTS", h.Owner))
+		questions = append(questions, r.Client.B().Arbitrary("EXISTS").Keys(leases...).Build(), r.Arbitrary(rw.Key, "HEXISTS", text))
 	}
 	replies, err := r.Survey(ctx, rw.Slot, questions...)
 	if err != nil {
@@ -95,7 +98,6 @@ const (
 	asksSize
 	asksFields
 	asksToken
-	asksNote
 	asksForeign
 	asksCount   // the number of owners of a semaphore
 	asksPermits // the owners of a semaphore with the longest leases
@@ -113,7 +115,7 @@ type subject struct{ keys, channels []string }
 func subjectOf(keys [forms]*wire.Keys) subject {
 	plain, rw := keys[0], keys[1]
 	s := subject{
-		keys:     []string{plain.Key, plain.Extra(), wire.Beside(plain.Key, NoteKey)},
+		keys:     []string{plain.Key, plain.Extra()},
 		channels: []string{plain.Channel(), plain.Ushers(), rw.Channel(), rw.Ushers()},
 	}
 	for _, k := range keys {
@@ -136,13 +138,12 @@ func questions(sharded bool) [][]string {
 		asksSize:    {"HLEN", "$0"},
 		asksFields:  {"HSCAN", "$0", "0", "COUNT", limit},
 		asksToken:   {"GET", "$1"},
-		asksNote:    {"GET", "$2"},
 		asksForeign: {"PUBSUB", count, "@0", "@1", "@2", "@3"},
 		asksCount:   {"ZCOUNT", "$0", "0", "+inf"},
 		asksPermits: {"ZRANGE", "$0", "-" + limit, "-1", "WITHSCORES"},
 		asksClock:   {"TIME"},
 	}
-	for _, queue := range [forms]string{"$3", "$4", "$5"} {
+	for _, queue := range [forms]string{"$2", "$3", "$4"} {
 		asked = append(asked, []string{"ZCOUNT", queue, "1", "+inf"}, []string{"ZRANGEBYSCORE", queue, "1", "+inf", "LIMIT", "0", limit})
 	}
 	return asked
@@ -186,9 +187,6 @@ func (i *inspection) read(replies []rueidis.RedisMessage, keys [forms]*wire.Keys
 	}
 	if token, err := replies[asksToken].AsInt64(); err == nil && token > 0 {
 		i.Token = uint64(token)
-	}
-	if i.HolderCount > 0 {
-		i.Note, _ = replies[asksNote].ToString()
 	}
 	return nil
 }
@@ -246,9 +244,17 @@ func (i *inspection) readPermits(permits []wire.Permit, count int) error {
 			return fmt.Errorf("%w: it is a sorted set with the member %q", wire.ErrWrongType, p.Owner)
 		}
 		i.Lease = max(i.Lease, p.Left)
-		i.Holders = append(i.Holders, Holder{Owner: string(p.Owner), Count: 1, Permits: p.Count, Lease: p.Left, Passed: p.Owner.IsPassed(), Foreign: !p.Owner.IsOurs()})
+		i.addHolder(p.Owner, Holder{Count: 1, Permits: p.Count, Lease: p.Left})
 	}
 	return nil
+}
+
+// addHolder adds the holder with the text, which has what the text does not say.
+func (i *inspection) addHolder(text wire.OwnerText, h Holder) {
+	owner, note := text.CutNote()
+	h.Owner, h.Note, h.Since, h.Waited = string(owner), note.Text, note.At, note.Waits
+	h.Passed, h.Foreign = text.IsPassed(), !text.IsOurs()
+	i.Holders, i.texts = append(i.Holders, h), append(i.texts, text)
 }
 
 // readHash reads the owners in a hash.
@@ -277,23 +283,22 @@ func (i *inspection) readHash(replies []rueidis.RedisMessage) error {
 			continue
 		}
 		seen[field] = true
-		if err := i.addHolder(field, value); err != nil {
+		if err := i.readField(field, value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addHolder reads the owner in a field of the hash.
-func (i *inspection) addHolder(field, value string) error {
+// readField reads the owner in a field of the hash.
+func (i *inspection) readField(field, value string) error {
 	count, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || !wire.IsOwner(field) {
 		return fmt.Errorf("%w: it is a hash with the field %q", wire.ErrWrongType, field)
 	}
 	if len(i.Holders) < Limit {
 		owner, writes := wire.OwnerText(field).CutWrite()
-		reads := i.Kind == KindReadWrite && !writes
-		i.Holders = append(i.Holders, Holder{Owner: string(owner), Lease: i.Lease, Count: count, Shared: reads, Passed: owner.IsPassed(), Foreign: !owner.IsOurs()})
+		i.addHolder(owner, Holder{Lease: i.Lease, Count: count, Shared: i.Kind == KindReadWrite && !writes})
 	}
 	return nil
 }
@@ -325,8 +330,9 @@ func parseMember(member string) (w Waiter, ok bool) {
 		return Waiter{Foreign: true}, true
 	}
 	m, ok := wire.ParseMember(member)
-	owner, more := m.Ticket.CutMore()
-	return Waiter{Owner: string(owner), Permits: 1 + int(more), Shared: m.Shared, Polls: m.Polls}, ok
+	text, more := m.Ticket.CutMore()
+	owner, note := text.CutNote()
+	return Waiter{Owner: string(owner), Note: note.Text, Since: note.At, Permits: 1 + int(more), Shared: m.Shared, Polls: m.Polls}, ok
 }
 
 // locate fills in the processes of the holders and waiters.

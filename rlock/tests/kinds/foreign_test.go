@@ -40,9 +40,9 @@ var foreign = map[string][]string{
 }
 
 // isOurs reports whether data of that type may be ours: then nothing tells them apart. The queues
-// have names of our own, and those of permits are Redisson's. A note is a text.
+// have names of our own, and those of permits are Redisson's.
 func isOurs(key, kind string) bool {
-	return kind == "zset" && (strings.HasPrefix(key, "rlock_queue:") || strings.HasSuffix(key, ":timeout")) || strings.HasSuffix(key, ":"+inspect.NoteKey)
+	return kind == "zset" && (strings.HasPrefix(key, "rlock_queue:") || strings.HasSuffix(key, ":timeout"))
 }
 
 // A user does something. begin comes before the data, and use after it.

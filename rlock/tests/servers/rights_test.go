@@ -20,7 +20,6 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/elect"
 	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/go-rlock/rlock/rlock/once"
@@ -351,14 +350,6 @@ func TestTheRightsOfPackagesAboveTheLock(t *testing.T) {
 				}
 			}
 			return guard.Forget(s.Ctx, settles)
-		}},
-		"elect": {[]string{"FencedLock"}, s.Rights("elect"), func(client *rlock.Client, key string) error {
-			candidate := elect.New(client, "orders:"+key, elect.WithText("me"))
-			return candidate.Run(s.Ctx, func(ctx context.Context, term *rlock.Hold) error {
-				note := client.NewLock("orders:" + key).Key(inspect.NoteKey)
-				_, err := term.Write(ctx, []string{note}, []string{"SET", note, "me"}, []string{"DEL", note})
-				return err
-			})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

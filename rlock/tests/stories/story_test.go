@@ -573,6 +573,9 @@ func (s *story) options(who string, w words) (options []rlock.AcquireOption) {
 	if w.has("permits") {
 		options = append(options, rlock.WithPermits(w.number("permits")))
 	}
+	if w.has("note") {
+		options = append(options, rlock.WithNote(strings.ReplaceAll(w.named["note"], "_", " ")))
+	}
 	if w.has("waiters") {
 		options = append(options, rlock.WithMaxWaiters(w.number("waiters")))
 	}

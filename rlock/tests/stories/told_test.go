@@ -62,6 +62,8 @@ func (s *story) fields(of any, match string) string {
 			if name == "Holders" { // which have no order
 				slices.Sort(text[begin:])
 			}
+		case f.Type() == reflect.TypeFor[time.Time]():
+			text = append(text, fmt.Sprint(name, " ", time.Since(f.Interface().(time.Time)).Round(time.Millisecond), " ago"))
 		default:
 			text = append(text, fmt.Sprint(name, " ", f.Interface()))
 		}

@@ -17,7 +17,6 @@ type Lock struct {
 	Held        bool    `json:"held"`
 	LeaseMS     *int64  `json:"lease_ms,omitempty"` // the rest of the lease; -1 without an end
 	Token       uint64  `json:"token,omitempty"`
-	Note        string  `json:"note,omitempty"` // the note that the holder has written
 	HolderCount int     `json:"holder_count"`
 	Holders     []Party `json:"holders"`
 	Waiting     int     `json:"waiting"`
@@ -29,6 +28,9 @@ type Lock struct {
 // A Party is a holder or a waiter.
 type Party struct {
 	Owner   string `json:"owner,omitempty"`
+	Note    string `json:"note,omitempty"`   // the text of WithNote, as the next ones
+	Since   string `json:"since,omitempty"`  // the time at which the hold began, or the waiter's call
+	Waited  bool   `json:"waited,omitempty"` // since is when the call of the holder began to wait
 	Count   int64  `json:"count,omitempty"`
 	LeaseMS *int64 `json:"lease_ms,omitempty"` // the rest of the lease of a holder of a semaphore
 	Mode    string `json:"mode"`               // the mode: "exclusive", "shared" or "permit"
@@ -48,7 +50,7 @@ func WriteJSON(w io.Writer, i inspect.Lock) error { return json.NewEncoder(w).En
 // LockOf returns the JSON form of a lock.
 func LockOf(i inspect.Lock) Lock {
 	lock := Lock{
-		Name: i.Name, Kind: string(i.Kind), Held: i.HolderCount > 0, Token: i.Token, Note: i.Note,
+		Name: i.Name, Kind: string(i.Kind), Held: i.HolderCount > 0, Token: i.Token,
 		HolderCount: i.HolderCount, Waiting: i.Waiting,
 		Holders: make([]Party, 0, len(i.Holders)), Queue: make([]Party, 0, len(i.Queue)),
 	}
@@ -66,8 +68,8 @@ func LockOf(i inspect.Lock) Lock {
 		lock.Unresolved = i.Unresolved.Error()
 	}
 	for _, h := range i.Holders {
-		p := party(h.Owner, mode(i, h.Shared), h.Process)
-		p.Count, p.Permits, p.Passed, p.Foreign = h.Count, h.Permits, h.Passed, h.Foreign
+		p := party(h.Owner, h.Note, h.Since, mode(i, h.Shared), h.Process)
+		p.Count, p.Permits, p.Passed, p.Foreign, p.Waited = h.Count, h.Permits, h.Passed, h.Foreign, h.Waited
 		if i.Kind == rlock.KindSemaphore {
 			ms := h.Lease.Milliseconds()
 			p.LeaseMS = &ms
@@ -75,15 +77,18 @@ func LockOf(i inspect.Lock) Lock {
 		lock.Holders = append(lock.Holders, p)
 	}
 	for _, q := range i.Queue {
-		p := party(q.Owner, mode(i, q.Shared), q.Process)
+		p := party(q.Owner, q.Note, q.Since, mode(i, q.Shared), q.Process)
 		p.Permits, p.Polls, p.Foreign = q.Permits, q.Polls, q.Foreign
 		lock.Queue = append(lock.Queue, p)
 	}
 	return lock
 }
 
-func party(owner, mode string, process *inspect.Process) Party {
-	p := Party{Owner: owner, Mode: mode}
+func party(owner, note string, since time.Time, mode string, process *inspect.Process) Party {
+	p := Party{Owner: owner, Note: note, Mode: mode}
+	if !since.IsZero() {
+		p.Since = since.UTC().Format("2006-01-02T15:04:05.000Z")
+	}
 	if process != nil {
 		p.Program, p.Host, p.PID, p.Addr = process.Program, process.Host, process.PID, process.Addr
 	}

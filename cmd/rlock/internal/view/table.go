@@ -77,9 +77,6 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 	if i.Token > 0 {
 		fmt.Fprintf(w, "Token:\t%d is the last fencing token reserved\n", i.Token)
 	}
-	if i.Note != "" {
-		fmt.Fprintf(w, "Note:\t%s\n", Printable(i.Note))
-	}
 	fmt.Fprintf(w, "Waiting:\t%s\n", waiting(i))
 	if err := w.Flush(); err != nil {
 		return err
@@ -87,21 +84,22 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 	if len(i.Holders) > 0 {
 		fmt.Fprintf(w, "\nHOLDER\tMODE\tDEPTH\tLEASE\tADDRESS\tOWNER\n")
 		for _, h := range i.Holders {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", Holder(h), permitted(i, h.Shared, h.Permits), h.Count, Rounded(h.Lease), addr(h.Process), Printable(h.Owner))
+			fmt.Fprintf(w, "%s%s\t%s\t%d\t%s\t%s\t%s\n", Holder(h), noted(h.Note, h.Since, h.Waited), permitted(i, h.Shared, h.Permits), h.Count, Rounded(h.Lease), addr(h.Process), Printable(h.Owner))
 		}
 		more(w, i.HolderCount-len(i.Holders))
 	}
 	if len(i.Queue) > 0 {
 		fmt.Fprintf(w, "\nWAITER\tMODE\tWAKES\tADDRESS\tTICKET\n")
 		for _, q := range i.Queue {
+			wakes := "by message"
 			switch {
 			case q.Foreign:
 				fmt.Fprintf(w, "a turn for clients of Redisson\t\t\t\t\n")
+				continue
 			case q.Polls:
-				fmt.Fprintf(w, "%s\t%s\tby polling\t%s\t%s\n", Owner(q.Owner, q.Process, false), permitted(i, q.Shared, q.Permits), addr(q.Process), Printable(q.Owner))
-			default:
-				fmt.Fprintf(w, "%s\t%s\tby message\t%s\t%s\n", Owner(q.Owner, q.Process, false), permitted(i, q.Shared, q.Permits), addr(q.Process), Printable(q.Owner))
+				wakes = "by polling"
 			}
+			fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\n", Owner(q.Owner, q.Process, false), noted(q.Note, q.Since, true), permitted(i, q.Shared, q.Permits), wakes, addr(q.Process), Printable(q.Owner))
 		}
 		more(w, i.Waiting-len(i.Queue))
 	}
@@ -109,6 +107,33 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 		fmt.Fprintf(w, "\nThe processes are not known: %v\n", i.Unresolved)
 	}
 	return w.Flush()
+}
+
+// noted returns what a holder or a waiter says of itself behind its name, "" for nothing. calls
+// says that since is when its call began.
+func noted(note string, since time.Time, calls bool) string {
+	if since.IsZero() {
+		return ""
+	}
+	ago := Rounded(max(time.Since(since), 0))
+	if calls {
+		ago = "called " + ago + " ago"
+	} else {
+		ago = "for " + ago
+	}
+	if note == "" {
+		return " (" + ago + ")"
+	}
+	return " (" + Printable(note) + ", " + ago + ")"
+}
+
+// brief returns the beginning of a note that is long, for a line about a lock.
+func brief(note string) string {
+	const most = 60
+	if text := []rune(note); len(text) > most {
+		return string(text[:most-3]) + "..."
+	}
+	return note
 }
 
 func more(w io.Writer, n int) {
@@ -144,7 +169,8 @@ func holders(i inspect.Lock) (text string) {
 	case 0:
 		return "-"
 	case 1:
-		text = Holder(i.Holders[0])
+		h := i.Holders[0]
+		text = Holder(h) + noted(brief(h.Note), h.Since, h.Waited)
 	default:
 		text = fmt.Sprintf("%d holders", i.HolderCount)
 	}
