@@ -63,7 +63,7 @@ func (i Inspector) Lock(ctx context.Context, name string) (Lock, error) {
 func (i Inspector) ForceUnlock(ctx context.Context, shown Lock) (bool, error) {
 	var owners []wire.OwnerText
 	for _, h := range shown.Holders {
-		owners = append(owners, wire.OwnerText(h.Owner).WithMore(int32(max(h.Permits, 1)-1)))
+		owners = append(owners, h.text())
 	}
 	l := i.lockOf(shown)
 	return l.ForceUnlockOf(ctx, owners)

@@ -25,15 +25,12 @@ const semaphoreForm = 2
 var formKinds = [forms]rlock.Kind{KindLock, KindReadWrite, rlock.KindSemaphore}
 
 // An inspection is the state of a lock, as it is read.
-type inspection struct {
-	Lock
-	texts []wire.OwnerText // the texts of the holders
-}
+type inspection struct{ Lock }
 
 // read reads the state of the lock with these keys, by form: the keys of a plain lock first, with
 // the key of its tokens. It changes nothing.
 func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, error) {
-	i := inspection{Lock: Lock{Foreign: -1}}
+	i := inspection{Lock{Foreign: -1}}
 	if err := r.AwaitConnection(ctx, keys[0]); err != nil {
 		return Lock{}, wire.ExplainTo(ctx, err)
 	}
@@ -64,8 +61,8 @@ func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wir
 		return // a lone reader's hash ends with its lease
 	}
 	questions := make([]rueidis.Completed, 0, 2*len(i.Holders))
-	for at, h := range i.Holders {
-		leases, text := make([]string, min(max(h.Count, 1), mostLevels)), string(i.texts[at])
+	for _, h := range i.Holders {
+		leases, text := make([]string, min(max(h.Count, 1), mostLevels)), string(h.text())
 		for level := range leases {
 			leases[level] = fmt.Sprintf("%s:%s:rwlock_timeout:%d", rw.Extra(), text, level+1)
 		}
@@ -254,7 +251,16 @@ func (i *inspection) addHolder(text wire.OwnerText, h Holder) {
 	owner, note := text.CutNote()
 	h.Owner, h.Note, h.Since, h.Waited = string(owner), note.Text, note.At, note.Waits
 	h.Passed, h.Foreign = text.IsPassed(), !text.IsOurs()
-	i.Holders, i.texts = append(i.Holders, h), append(i.texts, text)
+	i.Holders = append(i.Holders, h)
+}
+
+// text returns the text of the holder in Redis.
+func (h *Holder) text() wire.OwnerText {
+	text := wire.OwnerText(h.Owner)
+	if !h.Since.IsZero() {
+		text = text.WithNote(wire.Note{Text: h.Note, At: h.Since, Waits: h.Waited})
+	}
+	return text.WithMore(int32(max(h.Permits, 1) - 1))
 }
 
 // readHash reads the owners in a hash.

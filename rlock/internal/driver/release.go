@@ -246,7 +246,13 @@ func (l *NamedLock) ForceUnlockOf(caller context.Context, shown []wire.OwnerText
 	if err != nil {
 		return false, err
 	}
-	holders = slices.DeleteFunc(holders, func(holder wire.OwnerText) bool { return !slices.Contains(shown, holder) })
+	bare := func(text wire.OwnerText) wire.OwnerText { // a renewal may have changed the time in the note
+		owner, _ := text.CutNote()
+		return owner
+	}
+	holders = slices.DeleteFunc(holders, func(holder wire.OwnerText) bool {
+		return !slices.ContainsFunc(shown, func(one wire.OwnerText) bool { return bare(one) == bare(holder) })
+	})
 	return l.releaseByForce(caller, holders)
 }
 

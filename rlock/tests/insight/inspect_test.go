@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -285,7 +286,7 @@ func TestForceUnlockReleasesTheHolderThatWasShownAndNoLaterOne(t *testing.T) {
 			return was
 		}
 		assert.False(t, released(look()), "of a free lock")
-		hold := testbed.Take(t, w.Ctx, newLock(here.Client))
+		hold := testbed.Take(t, w.Ctx, newLock(here.Client), rlock.WithNote("job 7"))
 		synctest.Wait() // the client of the holder listens, so that no message is missed
 		assert.True(t, released(look()))
 		assert.False(t, hold.Valid())
@@ -298,6 +299,32 @@ func TestForceUnlockReleasesTheHolderThatWasShownAndNoLaterOne(t *testing.T) {
 		assert.True(t, later.Valid())
 		require.NoError(t, later.Release(w.Ctx))
 		assert.False(t, released(shown))
+	})
+}
+
+// A hold from the queue shows another time after its first renewal.
+func TestForceUnlockReleasesAHolderWhoseNoteHasChanged(t *testing.T) {
+	waiting := maps.Clone(forced)
+	delete(waiting, "read") // readers read together
+	testbed.EachBubble(t, waiting, func(t *testing.T, w *testbed.World, newLock func(*rlock.Client) *rlock.Lock) {
+		p, q := w.NewClient(), w.NewClient()
+		var hold *rlock.Hold
+		first := testbed.Take(t, w.Ctx, newLock(q.Client))
+		next := testbed.Start(func() (err error) {
+			hold, err = newLock(p.Client).Acquire(w.Ctx, rlock.WithNote("job 7"))
+			return err
+		})
+		time.Sleep(5 * time.Second)
+		require.NoError(t, first.Release(w.Ctx))
+		require.NoError(t, redistest.Await(t, next))
+		shown := testbed.Inspected(t, w.Ctx, q.Client)
+		assert.True(t, shown.Holders[0].Waited)
+		time.Sleep(time.Minute)
+		was, err := inspect.Of(q.Client).ForceUnlock(w.Ctx, shown)
+		require.NoError(t, err)
+		assert.True(t, was)
+		time.Sleep(time.Second)
+		assert.False(t, hold.Valid())
 	})
 }
 
