@@ -25,14 +25,13 @@ type Hold struct {
 // program has dropped is collected.
 type holding struct {
 	held   driver.Handle
-	scoped heldContext    // the parent of held's context, with the owner
-	life   *contract.Life // says whether the hold is held; of its own, since a value of the parent may refer to the Hold
+	scoped heldContext // the parent of held's context, with the owner
 }
 
 // handle returns the handle for a program, which may drop it.
 func (h *holding) handle() *Hold {
 	handle := &Hold{holding: h}
-	handle.cleanup = runtime.AddCleanup(handle, (*contract.Life).Drop, h.life)
+	handle.cleanup = runtime.AddCleanup(handle, (*contract.Life).Drop, h.scoped.scope.life)
 	return handle
 }
 
@@ -151,7 +150,9 @@ func acquire(ctx, parent context.Context, l *Lock, of fallback, options []Acquir
 func newHold(parent context.Context, l *Lock, req *driver.Request) *holding {
 	life := new(contract.Life)
 	req.Life = life
-	return &holding{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent), life: life}}, life: life}
+	h := &holding{scoped: heldContext{parent, scope{owner: req.Owner, of: l, outer: scopeOf(parent), life: life}}}
+	h.scoped.scope.hold = h
+	return h
 }
 
 // Context returns a context that ends when the lock is released or lost; [context.Cause] is then
@@ -169,6 +170,21 @@ func (h *Hold) Valid() bool { return driver.Valid(h.held) }
 // ValidUntil returns the time until which Redis has confirmed the hold so far, or the zero time if
 // the lock is not held. Each renewal moves it.
 func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
+
+// Wanted returns a channel that is closed once another owner waits for the lock, in this process or
+// another, while the hold lasts: a long job may save its state and give way. It does not open
+// again. From the first call on the hold asks Redis with each renewal, and has it notify this
+// client of new waiters (docs/guarantees.md). Of a lock over several each part is asked.
+func (h *Hold) Wanted() <-chan struct{} { return h.held.Wanted() }
+
+// Wanted is [Hold.Wanted] of the innermost hold that ctx comes from, as in [Lock.Do]; nil for none.
+func Wanted(ctx context.Context) <-chan struct{} {
+	s := scopeOf(ctx)
+	if s == nil || s.hold == nil {
+		return nil
+	}
+	return s.hold.held.Wanted()
+}
 
 // Token returns the fencing token of the hold, at least 1, to be given to the resource with each
 // write; see [Client.NewFencedLock]. It stays the same after the hold ends. The only error is

@@ -51,7 +51,8 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 type scope struct {
 	owner contract.Owner
 	of    *Lock          // the lock of the hold; nil in a scope of all locks, whose outer is nil
-	life  *contract.Life // the life of the hold
+	hold  *holding       // the hold; nil in a scope of all locks
+	life  *contract.Life // its life, which does not refer to it, since a value of a context may refer to the Hold
 	outer *scope
 }
 

@@ -72,6 +72,11 @@ package tests_test
 //	TestALossIsToldWithoutARenewal, TestRedisReportsChangesOfTheKeyOfAHeldLock,
 //	TestAForceUnlockByAnotherClientIsLearntWhateverTheServer, TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss
 //
+// Giving way
+//
+//	TestAHoldIsToldThatItIsWanted, TestAHoldIsWantedWithoutARenewal, TestAWishEndsWithItsHold,
+//	TestAHoldOfSeveralIsWantedWithEachPart
+//
 // Kinds of lock
 //
 //	TestReadersOfAllClientsReadAtOnceAndAWriterIsAlone, TestASemaphoreHasAsManyHoldersAsPermits,

@@ -403,7 +403,8 @@ type fakePart struct {
 
 	lease time.Duration
 	until time.Time
-	over  error // why it is not held
+	over  error  // why it is not held
+	tells func() // called when another owner waits
 }
 
 // leave takes the part away, and reports whether it was there. The mutex is held.
@@ -447,6 +448,12 @@ func (p *fakePart) ReleaseLater() {
 	p.leave(contract.ErrNotHeld, "leaves")
 	p.lock.fleet.mu.Unlock()
 	p.End(contract.ErrNotHeld)
+}
+
+func (p *fakePart) WhenWanted(tell func()) {
+	p.lock.fleet.mu.Lock()
+	defer p.lock.fleet.mu.Unlock()
+	p.tells = tell
 }
 
 func (p *fakePart) Err() error {

@@ -36,6 +36,7 @@ type Hold struct {
 	until time.Time     // the end of the lease; zero if the watchdog renews the parts
 	since time.Time     // the time at which the first parts were added; zero before
 	parts []*member
+	tells func()   // called when another owner waits for a part; nil while the hold does not ask
 	over  bool     // the hold is released or lost, so that no part may be added
 	lost  error    // the cause of the loss, until a release returns it
 	lacks []Locker // the parts that the hold of a red lock acquires again: see heal.go
@@ -98,7 +99,7 @@ func (h *Hold) add(parts ...*member) bool {
 		h.whole.SetHeld(true)
 	}
 	h.parts = append(h.parts, parts...)
-	lease := h.lease
+	lease, tells := h.lease, h.tells
 	var gone []*member // parts that ended before they were added
 	for _, m := range parts {
 		if m.lost != nil {
@@ -111,10 +112,36 @@ func (h *Hold) add(parts ...*member) bool {
 			m.part.SetLease(lease)
 		}
 	}
+	if tells != nil {
+		whenWanted(parts, tells)
+	}
 	for _, m := range gone {
 		h.lose(m, m.lost)
 	}
 	return true
+}
+
+// Wanted returns a channel that is closed once another owner waits for one of the parts.
+func (h *Hold) Wanted() <-chan struct{} {
+	wanted, first := h.AskedWanted()
+	if first {
+		h.WhenWanted(h.TellWanted)
+	}
+	return wanted
+}
+
+// WhenWanted has each part call tell, also parts that are added later.
+func (h *Hold) WhenWanted(tell func()) {
+	h.mu.Lock()
+	h.tells = tell
+	h.mu.Unlock()
+	whenWanted(h.has(), tell)
+}
+
+func whenWanted(parts []*member, tell func()) {
+	for _, m := range parts {
+		m.part.WhenWanted(tell)
+	}
 }
 
 // lose notes that a part was lost, and ends the hold if too few are left. It does not wait.

@@ -402,3 +402,31 @@ func TestALossBeforeTheEndOfTheCallIsReportedAfterAcquiredOrNotAtAll(t *testing.
 		})
 	}
 }
+
+// Each part is asked, and the first that is wanted tells the hold; a part that is added later is
+// asked as well.
+func TestAHoldOfSeveralIsWantedWithEachPart(t *testing.T) {
+	for _, i := range []int{0, 1, 2} {
+		virtual(t, func(t *testing.T, f *fleet) {
+			a, b, c := f.lock(f.home(), "a"), f.lock(f.home(), "b"), f.lock(f.home(), "c")
+			l := NewMulti(all(a, b))
+			h, err := take(l, forever)
+			require.NoError(t, err)
+			wanted := h.Wanted()
+			select {
+			case <-wanted:
+				t.Fatal("no owner waits")
+			default:
+			}
+			m, err := h.take(t.Context(), c, forever)
+			require.NoError(t, err)
+			require.True(t, h.add(m))
+			for _, part := range []*fakeLock{a, b, c, a, b}[i : i+2] {
+				part.parts[0].tells()
+			}
+			<-wanted
+			assert.Equal(t, wanted, h.Wanted())
+			require.NoError(t, h.Release(t.Context()))
+		})
+	}
+}

@@ -17,6 +17,7 @@ type HoldContext struct {
 	life   *Life // the life of the hold; nil for a part, since its whole has one
 
 	mu     sync.Mutex                  // guards the fields below
+	wanted chan struct{}               // closed once another owner waits; nil while the hold does not ask for others
 	merged map[<-chan struct{}]*merged // the contexts of Merge, by the Done channel of the context from which each is made
 	most   int                         // the largest number of entries since merged was made
 	stop   func() bool                 // ends the watch of ctx, whose end also ends the contexts of Merge; nil before the first Merge
@@ -52,6 +53,29 @@ func (c *HoldContext) End(cause error) {
 	c.mu.Lock()
 	c.merged = nil
 	c.mu.Unlock()
+}
+
+// AskedWanted returns the channel that TellWanted closes, and reports whether no call before has
+// asked for it.
+func (c *HoldContext) AskedWanted() (wanted <-chan struct{}, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if first = c.wanted == nil; first {
+		c.wanted = make(chan struct{})
+	}
+	return c.wanted, first
+}
+
+// TellWanted notes that another owner waits. The hold has asked for others, and may have ended
+// since.
+func (c *HoldContext) TellWanted() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.wanted:
+	default:
+		close(c.wanted)
+	}
 }
 
 // endMerged ends the contexts of Merge. The context of the hold has ended before: so no entry is
@@ -233,6 +257,9 @@ type Part interface {
 	// SetLease sets the lease from now on, or has the watchdog renew the part if the lease is 0. It
 	// waits for nothing, and does not change a part that is over.
 	SetLease(lease time.Duration)
+	// WhenWanted has tell called, under a mutex, when another owner waits for the part while the part
+	// is held: once, or once for each of the parts that it is made of. The last function counts.
+	WhenWanted(tell func())
 	// Release gives the part back, and returns once Redis confirms the release.
 	Release(ctx context.Context) error
 	// ReleaseLater gives the part back, and waits for nothing. It does not change a part that is

@@ -78,6 +78,7 @@ func (l *Lock) answerTenure(t *Tenure, seq uint32, a Reply, now Now) {
 		}
 		if shown && f.asks != asksNot {
 			t.contention.noteOthers(a.Others, now)
+			l.noteWanted(t == l.held && a.Others > 0)
 			t.step = t.step || f.asks == opens && a.Others > 0 && (t == l.held && l.isRead() || t.want == Parted)
 		}
 	}
@@ -220,6 +221,7 @@ func (l *Lock) Settle(now Now) {
 			}
 		}
 		l.seekFirstTicket(now)
+		l.noteWanted(l.line.Len() > 0)
 	}
 	if l.foreign.channel != unsubscribed {
 		l.ignoreForeign()

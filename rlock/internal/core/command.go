@@ -275,6 +275,7 @@ const (
 	Unsubscribe                     // unsubscribe from the client's channel of the lock
 	ListenForeign                   // subscribe to the channel of foreign clients, and call Lock.ListeningForeign
 	IgnoreForeign                   // unsubscribe from the channel of foreign clients
+	Wanted                          // another owner waits for the lock: see AskOthers
 )
 
 // An Effect is an act that package core leaves to the driver, which carries effects out in their

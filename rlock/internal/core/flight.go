@@ -92,7 +92,7 @@ func (t *Tenure) fillMirror(cmd *Command, opening bool, now Now) {
 	switch {
 	case opening || wrote && t.shown.writes == 0:
 		f.asks = opens
-	case f.exact, t.want != Parted && (l.line.Len() > 0 || t.contention.handedOff || l.isRead()):
+	case f.exact, t.want != Parted && (l.line.Len() > 0 || t.contention.handedOff || l.isRead() || l.curious):
 		f.asks = asks // that decides how long this client keeps the lock. Between two hand-offs no caller waits here
 	}
 	if f.asks != asksNot {

@@ -214,7 +214,7 @@ func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
 // AppendLock appends the key of the lock's state.
 func (n *Names) AppendLock(b []byte, l *Lock, now Now) []byte {
 	at := clocks{now}
-	b = append(b, bits(l.client.Closed(), l.foreign.heard, l.shortTurn), byte(l.grants)<<4|byte(l.foreign.channel), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
+	b = append(b, bits(l.client.Closed(), l.foreign.heard, l.shortTurn, l.curious), byte(l.grants)<<4|byte(l.foreign.channel), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
 	if l.grants == subscribing {
 		b = append(b, at.until(l.patient))
 	}

@@ -15,6 +15,7 @@ type Lock struct {
 
 	grants    subscription // the state of the subscription to the client's grants
 	shortTurn bool         // the last turn was short, so that the next ticket is brief: see trust.go
+	curious   bool         // a hold waits for the effect Wanted: see AskOthers
 	reserve   uint32       // the number of fencing tokens that the next tenure reserves; 0 for one
 	patient   Time         // the time until which waiters wait for the confirmation of grants
 	stays     Time         // the end of the least hold; 0 for none: see StayUntil

@@ -85,11 +85,12 @@ func _() {
 	_ = x[Unsubscribe-5]
 	_ = x[ListenForeign-6]
 	_ = x[IgnoreForeign-7]
+	_ = x[Wanted-8]
 }
 
-const _EffectKind_name = "WakePollEndedLoseSubscribeUnsubscribeListenForeignIgnoreForeign"
+const _EffectKind_name = "WakePollEndedLoseSubscribeUnsubscribeListenForeignIgnoreForeignWanted"
 
-var _EffectKind_index = [...]uint8{0, 4, 8, 13, 17, 26, 37, 50, 63}
+var _EffectKind_index = [...]uint8{0, 4, 8, 13, 17, 26, 37, 50, 63, 69}
 
 func (i EffectKind) String() string {
 	idx := int(i) - 0

@@ -97,6 +97,29 @@ func (t *contention) noteOthers(others int, now Now) {
 	}
 }
 
+// AskOthers has the effect Wanted follow, once, when another owner waits for the lock: a caller in
+// the line here, or one of another client by the answer to a Mirror. Each Mirror asks until then,
+// and one is due at once. A lock that is not held, or no longer, is not wanted.
+func (l *Lock) AskOthers(now Now) {
+	l.endLapsed(now)
+	if t := l.held; t != nil && !l.curious {
+		l.curious, t.old = true, true
+		l.touch(t)
+	}
+	l.Settle(now)
+}
+
+// IsCurious reports whether a hold waits for the effect Wanted.
+func (l *Lock) IsCurious() bool { return l.curious }
+
+// noteWanted notes whether another owner waits for the lock.
+func (l *Lock) noteWanted(waits bool) {
+	if l.curious && waits {
+		l.curious = false
+		l.addEffect(Effect{Kind: Wanted})
+	}
+}
+
 // spendHandoff reports whether the lock may be handed off to another waiter of this client, and
 // counts the hand-off: enough of the lease is left, there is a fencing token, no former hold has
 // sent a guarded write, and other clients have not waited for too long.

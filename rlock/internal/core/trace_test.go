@@ -307,6 +307,8 @@ func (s *story) happens(t *testing.T, line string) {
 		s.lock.Settle(s.now)
 	case "confirm":
 		s.lock.Confirm(s.now)
+	case "wish": // to be told when another owner waits
+		s.lock.AskOthers(s.now)
 	case "keeper": // it polls, or rests
 		s.rests = name == "rests"
 	case "slots": // for commands of calls: without one they wait for it
@@ -462,7 +464,7 @@ func (s *story) carryOut() {
 					s.tell("owner %d loses it: %s", v.Owner, e.Cause.text())
 				}
 			default:
-				s.tell("%s", [...]string{Subscribe: "subscribes", Unsubscribe: "unsubscribes", ListenForeign: "listens to foreign clients", IgnoreForeign: "ignores foreign clients"}[e.Kind])
+				s.tell("%s", [...]string{Subscribe: "subscribes", Unsubscribe: "unsubscribes", ListenForeign: "listens to foreign clients", IgnoreForeign: "ignores foreign clients", Wanted: "wanted"}[e.Kind])
 			}
 		}
 		if len(effects) > 0 {

@@ -44,7 +44,7 @@ func (t *Tenure) makeHeld() {
 // lease to within. The least hold does not pass to the next hold.
 func (l *Lock) makeParted(within Span) {
 	t := l.held
-	l.held, l.stays, t.within = nil, 0, within
+	l.held, l.stays, l.curious, t.within = nil, 0, false, within
 	t.setWant(Parted)
 	l.touch(t)
 }
@@ -64,7 +64,7 @@ func (l *Lock) endHolding(now Now) {
 // transition.
 func (l *Lock) makeGone(t *Tenure, now Now) {
 	if t == l.held {
-		if l.held, l.stays = nil, 0; l.Kind.Fenced {
+		if l.held, l.stays, l.curious = nil, 0, false; l.Kind.Fenced {
 			l.reserve = t.tokens.reserveNext()
 		}
 		if t.marked {

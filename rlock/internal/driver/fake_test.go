@@ -60,6 +60,7 @@ type fake struct {
 	wrote   map[core.ID]int          // how often the guarded write of a release was executed
 	flying  map[core.ID]int          // how many commands of a tenure are in flight, or were left behind
 	tracked *Client                  // the client that is told of the next change of the key, nil for none
+	awaits  []*fakeWire              // the clients that are told of the next change of the queue
 	met     string                   // what each condition returns, "" for nothing
 }
 
@@ -179,6 +180,9 @@ func (w *fakeWire) Carry(ctx context.Context, c *wire.Exchange) {
 		w.fake.mu.Lock()
 		if w.fake.tracked = nil; c.Track {
 			w.fake.tracked = w.client
+		}
+		if c.Awaits {
+			w.fake.awaits = append(w.fake.awaits, w)
 		}
 		w.fake.mu.Unlock()
 	}
@@ -317,6 +321,7 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a wire.Answe
 	}
 	var effects server.Effects
 	reply := redis.Do(cmd, server.Time(time.Since(f.start)), &effects)
+	changed := f.changes(w, redis, cmd.Op)
 	if effects.Wrote {
 		f.wrote[cmd.ID]++
 	}
@@ -338,12 +343,29 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a wire.Answe
 	for _, t := range tell {
 		t()
 	}
+	for _, c := range changed {
+		c.noteKeyChanged("rlock_queue:{" + name + "}")
+	}
 	if reply.Foreign {
 		a.Owner = foreignOwner
 	}
 	reply.Holder = w.inward(reply.Holder)
 	a.Reply, a.Heard, a.Sent = reply, true, wire.Sent{Generation: w.Generation()}
 	return a
+}
+
+// changes returns the clients that Redis tells of a changed queue, once: not the one that changed it.
+func (f *fake) changes(by *fakeWire, redis *server.Server, op core.Op) (told []*Client) {
+	if op != core.Join {
+		return nil
+	}
+	for _, w := range f.awaits {
+		if w != by {
+			told = append(told, w.client)
+		}
+	}
+	f.awaits = slices.DeleteFunc(f.awaits, func(w *fakeWire) bool { return w != by })
+	return told
 }
 
 // deliver lets the command or answer go on that was held back in that place, and the last one for

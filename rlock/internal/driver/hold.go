@@ -31,6 +31,8 @@ type Handle interface {
 	// ReleaseWith releases the hold, and executes the source in the same step if the hold has the
 	// lock.
 	ReleaseWith(ctx context.Context, source string, keys, args []string) (rueidis.RedisMessage, error)
+	// Wanted returns a channel that is closed once another owner waits while the hold lasts.
+	Wanted() <-chan struct{}
 	// Extend moves the end of a hold that ends by itself.
 	Extend(ctx context.Context, d time.Duration) error
 	// Pass ends the hold, and passes the lock on to the client that presents the returned text.
@@ -197,6 +199,64 @@ func (h *hold) SetLease(lease time.Duration) {
 	if l, now := h.enterHold(); l != nil {
 		l.SetLease(core.OwnerID(h.owner.ID), modeFor(h.lock.Shared), h, core.Span(lease), now)
 		l.shard.exit(l)
+	}
+}
+
+// Wanted implements [Handle].
+func (h *hold) Wanted() <-chan struct{} {
+	wanted, first := h.AskedWanted()
+	if first {
+		h.WhenWanted(h.TellWanted)
+	}
+	return wanted
+}
+
+// WhenWanted implements [contract.Part].
+func (h *hold) WhenWanted(tell func()) {
+	l, now := h.enterHold()
+	if l == nil {
+		return
+	}
+	s := l.shard
+	if s.wishes == nil {
+		s.wishes = make(map[*lockState][]wish)
+	}
+	if !l.IsCurious() {
+		s.wishes[l] = nil // they are of earlier holds
+	}
+	s.wishes[l] = append(s.wishes[l], wish{h, tell})
+	l.AskOthers(now)
+	s.exit(l)
+}
+
+// A wish is that of a hold to be told when another owner waits.
+type wish struct {
+	hold *hold
+	tell func()
+}
+
+// tellWanted tells the holds that have asked, and last still, that another owner waits.
+//
+// REQUIRES: shard.mu.
+func (l *lockState) tellWanted() {
+	for _, w := range l.shard.wishes[l] {
+		if l.hasHandle(w.hold) {
+			w.tell()
+		}
+	}
+	delete(l.shard.wishes, l)
+}
+
+// confirmCurious has the other locks with the same key ask for others that wait: a ticket of the
+// lock has joined, and Redis does not notify a client of its own change. They are permits of other
+// owners.
+//
+// REQUIRES: shard.mu.
+func (l *lockState) confirmCurious(now core.Now) {
+	for other := range l.shard.wishes {
+		if other != l && other.name.Key == l.name.Key && other.IsCurious() {
+			other.Confirm(now)
+		}
 	}
 }
 

@@ -164,7 +164,8 @@ func (l *lockState) fillExchange(x *exchange, now core.Now) {
 	case core.Look:
 		x.Counts = l.isWatched()
 	case core.Mirror:
-		x.Track = k.decideTracking(now)
+		tracks := k.decideTracking(now)
+		x.Track, x.Awaits = tracks && l.isKeyOurs(), tracks && l.IsCurious()
 	case core.Leave:
 		first = !cmd.Follows
 		if next := cmd.Joins; next.ID != (core.ID{}) { // a ticket joins the queue in the same step
@@ -285,8 +286,12 @@ func (l *lockState) noteAfterAnswer(x *exchange, ends answerEnds, now core.Now) 
 	if x.Counts {
 		l.notePlace(x)
 	}
-	if x.Cmd.Op == core.Mirror {
+	//exhaustive:ignore
+	switch x.Cmd.Op {
+	case core.Mirror:
 		l.shard.endMirrorWait(l)
+	case core.Join:
+		l.confirmCurious(now)
 	}
 }
 

@@ -25,6 +25,7 @@ type shard struct {
 	shortTurns  map[lockKey]struct{} // locks without a subscription whose last turn was short
 	counts      Counts
 	mirrorWaits map[*lockState]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitLease
+	wishes      map[*lockState][]wish        // the wishes of holds of locks, which may be over if the lock is not curious any more
 	audiences   map[*lockState]*audience     // the audiences of locks whose waiters are told their places
 
 	at         core.Now                 // the time at which the mutex was last taken
@@ -198,6 +199,7 @@ func (s *shard) exit(l *lockState) {
 			l.unsubscribeGrants()
 		}
 		s.endMirrorWait(l) // there are no more answers
+		delete(s.wishes, l)
 		if !l.kind().permits {
 			delete(s.locks[l.name.KindID], l.name.Key)
 		} else if p := s.pools[l.name.Key]; len(p.locks) > 1 {
@@ -319,6 +321,8 @@ func (s *shard) applyEffects() {
 				if l.sub != nil {
 					l.sub.ignoreForeign()
 				}
+			case core.Wanted:
+				l.tellWanted()
 			default:
 				panic(e.Kind)
 			}

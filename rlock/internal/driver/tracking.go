@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // Redis notifies a client that tracks a key when another client deletes or overwrites it, and when
@@ -84,16 +85,27 @@ func (l *lockState) trackedFrom(k *work) core.Time {
 	return core.Never
 }
 
-// trackableFrom returns when the hold has lasted for long enough to be tracked; Never if other
-// clients change the key while this one holds the lock.
+// trackableFrom returns when the hold has lasted for long enough to be tracked: at once if it waits
+// to be told of others that wait, since its queue is tracked, too. It returns Never if there is
+// nothing to be tracked.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) trackableFrom() core.Time {
-	if l.shard.client.tracked.all == 0 || l.kind().permits || !l.IsWritten() {
+	switch {
+	case l.shard.client.tracked.all == 0:
 		return core.Never
+	case l.IsCurious():
+		return l.Levels()[0].Since
+	case l.isKeyOurs():
+		return l.Levels()[0].Since.After(core.Span(trackAfter))
 	}
-	return l.Levels()[0].Since.After(core.Span(trackAfter))
+	return core.Never
 }
+
+// isKeyOurs reports whether no other client changes the key of the lock while this one holds it.
+//
+// REQUIRES: shard.mu.
+func (l *lockState) isKeyOurs() bool { return !l.kind().permits && l.IsWritten() }
 
 // decideTracking decides whether the Mirror that is being built tracks the key, and reports that.
 //
@@ -111,8 +123,11 @@ func (k *work) decideTracking(now core.Now) bool {
 	return k.tracking == tracked
 }
 
-// noteKeyChanged deals with a change of a tracked key that Redis has reported.
+// noteKeyChanged deals with a change of a tracked key or queue that Redis has reported.
 func (c *Client) noteKeyChanged(key string) {
+	if lock, is := wire.LockOfQueue(key); is {
+		c.noteKeyChanged(lock)
+	}
 	s := c.shardOfKey(key)
 	s.enterEach(s.named(key), func(l *lockState, now core.Now) {
 		if t := l.Held(); t != nil {

@@ -315,6 +315,7 @@ func (w *world) effect(c *client, e core.Effect) {
 		}
 	case core.ListenForeign:
 		c.abroad = subscribing
+	case core.Wanted: // only the caller is told
 	case core.IgnoreForeign:
 		c.abroad = unsubscribed
 		w.server.Foreign.Ears = w.server.Foreign.Ears.Without(uint32(c.id))

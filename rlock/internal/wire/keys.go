@@ -71,6 +71,22 @@ func (k *Keys) Foreign() string { return k.name(foreignName) }
 func (k *Keys) GrantChannels() string { return k.name(grantsName) }
 func (k *Keys) GrantChannel() string  { return k.text[k.ends[grantsName-1]:] }
 
+// LockOfQueue returns the name of the lock with that queue. It reports false for any other key.
+func LockOfQueue(key string) (name string, ok bool) {
+	tag, ok := strings.CutPrefix(key, queuePrefix)
+	for _, suffix := range []string{ReadWrite.Layout.Suffix, Semaphore.Layout.Suffix} {
+		tag = strings.TrimSuffix(tag, suffix)
+	}
+	n := len(tag) - 1
+	switch {
+	case !ok || n < 1:
+		return "", false
+	case tag[n] == ':':
+		return tag[:n], true
+	}
+	return tag[1:n], tag[0] == '{' && tag[n] == '}'
+}
+
 // Ushers returns the channel by whose subscribers Redis counts the clients of rlock that listen to
 // Channel.
 func (k *Keys) Ushers() string { return k.GrantChannels() + "ushers" }
@@ -121,7 +137,7 @@ func (r *Redis) KeysOf(key string, l Layout, client string) (k Keys, err error) 
 	}
 	words := [nameCount][4]string{
 		channelName: {l.Channel, tagged},
-		queueName:   {"rlock_queue:", tag, l.Suffix},
+		queueName:   {queuePrefix, tag, l.Suffix},
 		foreignName: {"rlock_foreign:", tag, l.Suffix},
 		grantsName:  {grantPrefix, tag, l.Suffix, ":"},
 	}
@@ -156,8 +172,11 @@ func (k *Keys) tornError() error {
 		ErrInvalidName, cmp.Or(strings.NewReplacer("{", "", "}", "").Replace(k.Key), "tag"))
 }
 
-// grantPrefix begins the names of all channels of rlock.
-const grantPrefix = "rlock_grants:"
+// grantPrefix begins the names of all channels of rlock, and queuePrefix those of all queues.
+const (
+	grantPrefix = "rlock_grants:"
+	queuePrefix = "rlock_queue:"
+)
 
 // ClientChannel returns the channel on which the client with that id is notified of its tenures of
 // any lock. It is plain in a Cluster too, since it has no slot: a script there may PUBLISH to any
@@ -199,7 +218,7 @@ var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]
 func (r *Redis) CheckKeys(k *Keys, keys []string) error {
 	for _, key := range keys {
 		own := slices.Contains([]string{k.Key, k.Extra(), k.FairQueue(), k.FairTimes()}, key) ||
-			strings.HasPrefix(key, "rlock_queue:") || strings.HasPrefix(key, "rlock_foreign:") || strings.Contains(key, ":rwlock_timeout:")
+			strings.HasPrefix(key, queuePrefix) || strings.HasPrefix(key, "rlock_foreign:") || strings.Contains(key, ":rwlock_timeout:")
 		switch {
 		case key == "":
 			return fmt.Errorf("%w: a key is empty", ErrInvalidName)

@@ -23,6 +23,7 @@ type Exchange struct {
 	Passed OwnerText // the text of the owner that passed the lock on, which a Resume replaces
 
 	Track  bool       // a Mirror tracks the key
+	Awaits bool       // a Mirror tracks the queue
 	Counts bool       // a Join or a Look asks for the place of the ticket
 	Unless *Condition // the condition of an Acquire or a Join, or nil
 	Write  *Write     // the guarded write of a Write, or of a Leave that carries one
@@ -282,6 +283,9 @@ func (r *Redis) mirrorCall(part []*Exchange) Call {
 		if x.Track {
 			c.Track = append(c.Track, x.Keys.Key)
 		}
+		if x.Awaits {
+			c.Queues = append(c.Queues, x.Keys.Queue())
+		}
 	}
 	return c
 }
@@ -414,11 +418,15 @@ func resumePermits(r *Redis, x *Exchange) Call {
 func mirrorPermits(r *Redis, part []*Exchange) Call {
 	keys, args := make([]string, 0, len(part)), make([]string, 0, 1+2*len(part))
 	args = append(args, r.family)
-	var queues []string // of those that are passed on
+	var queues []string // of those that ask, or are passed on
 	for _, x := range part {
 		keys = append(keys, x.Keys.Key)
-		args = append(args, r.mirrorLease(&x.Cmd), string(x.Text))
-		if x.Cmd.Owner == 0 {
+		lease := r.mirrorLease(&x.Cmd)
+		if x.Cmd.Asks {
+			lease += "?"
+		}
+		args = append(args, lease, string(x.Text))
+		if x.Cmd.Asks || x.Cmd.Owner == 0 {
 			queues = append(queues, x.Keys.Queue())
 		}
 	}

@@ -214,6 +214,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"a resume that is sent again shortens no lease", modelPlain, resumePart, "if not passed or reads and", "if reads and"},
 		{"nor that of a reader", modelRW, resumePart, "if redis.call('pttl', KEYS[6]) < lease then", "if true then"},
 		{"nor that of a permit", modelPermit, resumePart, "lease = math.max(lease, redis.call('zscore', KEYS[1], ARGV[3]) - now)", ""},
+		{"a permit that asks learns how many tickets wait", modelPermit, mirrorPart, "replies[i] = 1 + (type(tickets)", "local _ = 1 + (type(tickets)"},
 		{"a mirror renews", modelPlain, mirrorPart, "redis.call('pexpire', key, lease)", ""},
 		{"a mirror only lengthens the lease: ONLY_LENGTHENS", modelPlain, mirrorPart, "elseif redis.call('pttl', key) < tonumber(lease) then", "else"},
 		{"that of a writer", modelRW, mirrorPart, "if not exact then", "if not exact and writes == '0' then"},

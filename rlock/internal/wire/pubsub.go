@@ -141,11 +141,11 @@ func (t *tracking) stopTracking(generation uint64) {
 // startTracking adds the commands that come before calls which track keys, and reports whether
 // these calls may track. In a Cluster the commands go to the node of the first key.
 func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
-	first := slices.IndexFunc(calls, func(c Call) bool { return len(c.Track) > 0 })
+	first := slices.IndexFunc(calls, func(c Call) bool { return len(c.Track)+len(c.Queues) > 0 })
 	if !r.tracking.on || first < 0 || !r.Tracks() {
 		return false
 	}
-	t, b, generation, key := &r.tracking, r.Client.B(), r.Generation(), calls[first].Track[0]
+	t, b, generation, key := &r.tracking, r.Client.B(), r.Generation(), append(calls[first].Track, calls[first].Queues...)[0]
 	if t.allowed.Load() != generation {
 		p.add(b.Hello().Build().SetSlot(key), func(reply rueidis.RedisResult) {
 			hello, err := reply.AsMap()
@@ -181,21 +181,29 @@ func reports(hello map[string]rueidis.RedisMessage) bool {
 	return number >= 3 && (err != nil || leading(text) >= 7)
 }
 
-// addTracking adds the commands that track the keys of the call that was added last: CACHING, and a
-// read of each key. If the read does not find a key although the call was executed, that counts as
-// a notice.
-func (r *Redis) addTracking(p *pipeline, keys []string, called *bool) {
+// addTracking adds the commands that track the keys and the queues of the call that was added last:
+// CACHING, and a read. If the read does not find a key, or finds tickets in a queue, although the
+// call was executed, that counts as a notice.
+func (r *Redis) addTracking(p *pipeline, call *Call, called *bool) {
 	b, generation := r.Client.B(), r.Generation()
-	p.add(b.ClientCaching().Yes().Build().SetSlot(keys[0]), func(reply rueidis.RedisResult) {
-		if Lack(reply.Error()) != nil {
-			r.tracking.stopTracking(generation)
-		}
-	})
-	p.add(b.Exists().Key(keys...).Build(), func(reply rueidis.RedisResult) {
-		if there, err := reply.AsInt64(); *called && err == nil && there < int64(len(keys)) {
-			r.conns.tellChanged(keys)
-		}
-	})
+	track := func(read rueidis.Completed, key string, changed func(n int64) bool, keys ...string) {
+		p.add(b.ClientCaching().Yes().Build().SetSlot(key), func(reply rueidis.RedisResult) {
+			if Lack(reply.Error()) != nil {
+				r.tracking.stopTracking(generation)
+			}
+		})
+		p.add(read, func(reply rueidis.RedisResult) {
+			if n, err := reply.AsInt64(); *called && err == nil && changed(n) {
+				r.conns.tellChanged(keys)
+			}
+		})
+	}
+	if keys := call.Track; len(keys) > 0 {
+		track(b.Exists().Key(keys...).Build(), keys[0], func(there int64) bool { return there < int64(len(keys)) }, keys...)
+	}
+	for _, queue := range call.Queues {
+		track(b.Zcount().Key(queue).Min("1").Max("+inf").Build(), queue, func(tickets int64) bool { return tickets > 0 }, queue)
+	}
 }
 
 // A ClientMessage is a message on a client's own channel: "<verb> <owner> <text>". The owner

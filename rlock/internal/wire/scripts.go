@@ -106,7 +106,8 @@ type Call struct {
 	words      words       // the keys and arguments, in place of Keys and Args; empty if these are set
 	fair       *fairRights // the rights to Redisson's fair queue; nil if words do not have its keys
 
-	Track []string // the keys that the call tracks: see tracking
+	Track  []string // the keys that the call tracks: see tracking
+	Queues []string // the queues that it tracks
 }
 
 // words are the keys and arguments of a call for one lock. They are in the Call itself: slices
@@ -201,8 +202,8 @@ func (r *Redis) sendAt(ctx context.Context, calls []Call, indexes []int, write f
 				again = append(again, i)
 			}
 		})
-		if keys := calls[i].Track; tracks && len(keys) > 0 {
-			r.addTracking(&p, keys, called)
+		if tracks {
+			r.addTracking(&p, &calls[i], called)
 		}
 	}
 	for i, reply := range r.Client.DoMulti(ctx, p.commands...) {

@@ -138,6 +138,23 @@ func TestTheKeysOfALock(t *testing.T) {
 	}
 }
 
+func TestTheLockOfAQueue(t *testing.T) {
+	redis := open(t)
+	for _, name := range []string{"x", "{x}", "a{b}c", "x}", "xrw", "{x}rw", "x}sem", "{x}:sem", ":", "a{b}:"} {
+		for _, layout := range layouts {
+			k, err := redis.KeysOf(name, layout, "")
+			require.NoError(t, err)
+			lock, ok := wire.LockOfQueue(k.Queue())
+			assert.True(t, ok)
+			assert.Equal(t, name, lock)
+		}
+	}
+	for _, key := range []string{"", "x", "rlock_queue:", "rlock_queue:rw", "rlock_queue:x", "rlock_queue:{", "rlock_queue:}", "rlock_foreign:{x}"} {
+		_, ok := wire.LockOfQueue(key)
+		assert.False(t, ok, key)
+	}
+}
+
 // A client may have a hundred thousand locks.
 func TestTheKeysOfALockAreOneText(t *testing.T) {
 	redis := open(t)

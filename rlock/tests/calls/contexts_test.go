@@ -31,6 +31,7 @@ var unbounded = map[string]string{
 	"rlock.Hold.Pass":               "the same",
 	"redisson.Permit.Release":       "the same, within five seconds",
 	"rlock.Hold.With":               "no call",
+	"rlock.Wanted":                  "no call",
 	"rlock.OwnerFrom":               "no call",
 	"rlock.WithOwner":               "no call",
 	"once.Fresh":                    "no call",

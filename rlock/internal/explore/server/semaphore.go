@@ -95,13 +95,17 @@ func (semaphore) mirror(r *run, c *core.Command) core.Reply {
 		return core.Reply{}
 	}
 	r.callFirst(c)
+	reply := core.Reply{Found: core.Holds}
+	if c.Asks {
+		reply.Others = len(r.Queue)
+	}
 	former := r.Holders[i]
 	if c.Owner == 0 && former.Owner == 0 { // again
-		return core.Reply{Found: core.Holds}
+		return reply
 	}
 	r.Holders = without(r.Holders, func(h Holder) bool { return h.ID == former.ID && h.Owner == former.Owner })
 	r.permit(c.Ticket, r.endsWith(c, former.Owner == c.Owner, former.Ends))
-	return core.Reply{Found: core.Holds}
+	return reply
 }
 
 func (semaphore) resume(r *run, c *core.Command) core.Reply {

@@ -1,15 +1,15 @@
 -- Renews permits of semaphores, and passes them on: the owner is then "<uuid>:0", see resume.lua.
 --
 -- KEYS[i]     the name of the i-th semaphore, see semaphore.lua; behind these, for each permit that is
---             passed on, the queue of its semaphore
+--             passed on, or asks for the others that wait, the queue of its semaphore
 -- ARGV[1]     how to publish: as in queue.lua
 -- ARGV[2i]    the lease of the i-th permit in milliseconds, after a "=" if it may be shortened: see
---             mirror.lua
+--             mirror.lua; with a "?" behind it if the permit asks for the others that wait
 -- ARGV[2i+1]  its owner, "<uuid>:<id>", of k permits "<uuid>:<id>*k": see permits.lua
 --
 -- For each permit, in an array:
 -- 0        lost: the permit is gone, or its lease is over
--- 1        renewed
+-- 1 + n    renewed; n tickets wait, 0 if the permit does not ask
 --
 -- After a permit was passed on, no release will notify the client of the first ticket: so this client
 -- gets "?<ticket> <semaphore>" as in queue.lua, and looks again when the lease of the pass ends.
@@ -74,13 +74,18 @@ local replies = {}
 local permits = (#ARGV - 1) / 2
 local at = permits -- the index of the last one of KEYS that was used
 for i = 1, permits do
-	local owner = ARGV[2*i+1]
-	replies[i] = renew(KEYS[i], ARGV[2*i], owner)
-	if isPassed(owner) then
+	local owner, lease = ARGV[2*i+1], ARGV[2*i]
+	local asks = string.sub(lease, -1) == '?'
+	replies[i] = renew(KEYS[i], asks and string.sub(lease, 1, -2) or lease, owner)
+	if asks or isPassed(owner) then
 		at = at + 1
-		if replies[i] == 1 then
-			callFirst(KEYS[i], KEYS[at])
-		end
+	end
+	if replies[i] == 1 and isPassed(owner) then
+		callFirst(KEYS[i], KEYS[at])
+	end
+	if replies[i] == 1 and asks then
+		local tickets = redis.pcall('zcount', KEYS[at], '1', '+inf')
+		replies[i] = 1 + (type(tickets) == 'number' and tickets or 0)
 	end
 end
 return replies
