@@ -1,13 +1,13 @@
-// Package lease keeps leases alive: when each is due ([Wheel]), the batches in which it is sent
-// ([Keeper]), and how much less than its length it may be believed to last ([Drift]). It knows
-// nothing of locks, nor of Redis.
+// Package lease keeps leases alive. It has the times at which they are due ([Wheel]), the batches
+// in which they are sent ([Keeper]), and the part of a lease that must not be relied on ([Drift]).
+// It knows nothing of locks, nor of Redis.
 //
 // # The keeper
 //
 // A [Keeper] keeps Renewables, each with an [Entry] embedded. A [Renewable] schedules itself for
-// the time at which something must be done about it, a third of its lease, say. At that time it is
-// asked, by [Renewable.Due], whether it wants to be sent; if so it goes into a batch with others of
-// its group, which is a node.
+// the time at which something must be done about it, for example a third of its lease. At that time
+// [Renewable.Due] asks whether it must be sent; if so it goes into a batch with others of its
+// group, which is a node.
 //
 //	    the time comes          true, and room
 //	  +----------------> asked ------------------> in flight --+
@@ -20,10 +20,10 @@
 //	  +--------------------------------------------------------+
 //	       it has its outcome: it schedules itself
 //
-// A nudge leads to asked from everywhere, after the pace, and after the flight. The wheel is apart
-// from the rest: one that is queued or in flight may be scheduled too, usually for the end of its
-// validity, and is asked at that time. This is how a holder learns of its loss while its node says
-// nothing. [Keeper.Stop] leads out of every state.
+// A nudge leads to asked from every state, after the pace and after the flight. A renewable that is
+// queued or in flight may be scheduled as well, usually for the end of its validity, and is asked
+// at that time. This is how a holder learns of its loss while its node does not answer.
+// [Keeper.Stop] leads out of every state.
 //
 //   - A renewable is in one batch at a time. Nudged or due during its flight, it is
 //     asked again afterwards.

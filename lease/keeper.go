@@ -8,57 +8,57 @@ import (
 	"time"
 )
 
-// A Keeper asks renewables when their time has come, and sends the renewables that want it in
-// batches, by group. However many renewables it has, it has one goroutine, and one more for each
-// batch in flight. Make one with [NewKeeper]. All methods may be called concurrently, also from Due
-// and Send, except that Close must not be.
+// A Keeper asks renewables when their time has come, and sends those that are due in batches, by
+// group. However many renewables it has, it has one goroutine, and one more for each batch in
+// flight. Make one with [NewKeeper]. All methods may be called concurrently, and all but Close also
+// from Due and Send.
 type Keeper struct {
 	config Config
-	clock  func() time.Time // has the monotonic and the wall clock; tests replace it
+	clock  func() time.Time // returns the time with the monotonic and the wall clock; tests replace it
 	epoch  time.Time        // the zero of all durations below
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // the goroutines
-	wake   chan struct{}  // capacity one: a mark that the goroutine must look again
-	timer  *time.Timer    // only the goroutine touches it
+	wg     sync.WaitGroup // counts the goroutines
+	wake   chan struct{}  // has a value when the goroutine must look again; has room for one
+	timer  *time.Timer    // the goroutine's timer; no other goroutine uses it
 
 	mu     sync.Mutex // guards the fields below, and the keeping of every entry
 	closed bool
 	wheel  *Wheel
 	groups map[uint32]*group // all groups ever seen: there are few nodes
 
-	// ready has the entries to ask in the next pass. paced has the entries that were nudged too
-	// soon after their last send, in the order of the nudges.
+	// ready has the entries to ask in the next pass. paced has the entries that were nudged within
+	// the pace of their last send, in the order of the nudges.
 	ready, paced fifo
 
-	// wakesAt is the time at which the goroutine wakes by itself. Nothing later need wake it, which
-	// makes Schedule and Stop cheap.
+	// wakesAt is the time at which the goroutine wakes by itself. A later time need not wake it,
+	// which makes Schedule and Stop cheap.
 	wakesAt time.Duration
-	// wokenFor is the time for which the goroutine was woken since it last slept, or awake if no
-	// time ahead was given.
+	// wokenFor is the time for which the goroutine was woken since it last slept; awake if it was
+	// not woken for a later time.
 	wokenFor time.Duration
 
 	// skew is the least lead of the wall clock over the monotonic one, both counted from epoch,
-	// since everything was last asked.
+	// since all entries were last asked.
 	skew time.Duration
 }
 
-// keeping is the keeper's note on an entry. The keeper's mutex protects it.
+// keeping is the keeper's note on an entry. The keeper's mutex guards it.
 //
-// A renewable that was nudged and not yet asked is in a fifo, or being asked, or in flight, and
-// whatever ends those looks at nudged: so no nudge is lost.
+// A renewable that was nudged and not yet asked stands in a fifo, is being asked, or is in flight.
+// The end of each of these states looks at nudged, so that no nudge is lost.
 type keeping struct {
-	owner Renewable // nil after Stop
+	owner Renewable // the renewable; nil after Stop
 
-	in             *fifo // the fifo that it stands in, or nil
+	in             *fifo // the fifo in which it stands, or nil
 	before, behind *Entry
 
 	rest   time.Duration // the time before which it must not be sent, by the pace
-	asked  bool          // Due is being called; the entry then stands in no fifo
-	flying bool          // the entry is in a batch, from its building to its end
+	asked  bool          // Due is being called; then the entry stands in no fifo
+	flying bool          // the entry is in a batch, from when the batch is built until it has landed
 
-	// nudged is set and cleared with the mutex, and read by Nudge without.
+	// nudged is set and cleared with the mutex held. Nudge also reads it without.
 	nudged atomic.Bool
 }
 
@@ -86,8 +86,8 @@ func newKeeper(config Config, clock func() time.Time) *Keeper {
 	return k
 }
 
-// Schedule makes the keeper ask r at the given time, instead of any other it was scheduled for. It
-// neither hastens nor delays a nudge, or a send that r waits for. It does nothing after Close.
+// Schedule makes the keeper ask r at the given time, in place of the time before. It neither
+// hastens nor delays a nudge, or a send for which r waits. It does nothing after Close.
 func (k *Keeper) Schedule(r Renewable, at time.Time) {
 	e := r.Entry()
 	k.mu.Lock()
@@ -100,20 +100,20 @@ func (k *Keeper) Schedule(r Renewable, at time.Time) {
 	k.wakeByLocked(time.Duration(e.due) * k.config.Tick)
 }
 
-// Nudge makes the keeper ask r as soon as possible: at once if its last send began at least a pace
-// ago and is over, otherwise when both are true. Nudges that come before r is asked are one, and
-// cost a few nanoseconds each. Make the change before the nudge, under the mutex that Due and Send
-// look at r with: the command that is sent then has it.
+// Nudge makes the keeper ask r as soon as possible: when its last send is over, and began at least
+// a pace ago. Nudges that come before r is asked are one, and cost a few nanoseconds each. Make the
+// change before the nudge, under the mutex under which Due and Send look at r: then the command
+// that is sent shows the change.
 //
-// No send begins sooner than a pace after the last one of r, and Due comes no later than a pace
-// after the nudge, or after the end of the flight if that is later. If the node of r does not
-// answer, r waits for it like all others.
+// No send begins sooner than a pace after the last one of r. Due is called at most a pace after the
+// nudge, or after the end of the flight if it ends later. If the node of r does not answer, r waits
+// for it like all others.
 //
 // It does nothing after Close.
 func (k *Keeper) Nudge(r Renewable) {
 	e := r.Entry()
-	// While the mark is there Due is still to be called: the mark is taken away before the call.
-	// Due thus takes r's mutex after the caller's change.
+	// While nudged is set, Due has yet to be called: nudged is cleared before the call. So Due
+	// takes r's mutex after the caller's change.
 	if e.keeping.nudged.Load() {
 		return
 	}
@@ -127,18 +127,18 @@ func (k *Keeper) Nudge(r Renewable) {
 	k.lineUpLocked(e)
 }
 
-// Stop forgets r: its time, its nudge, and its place in the queue of the next batch. It ignores one
-// that the keeper does not know, and does not wake the keeper.
+// Stop forgets r: its time, its nudge, and its place in the queue of the next batch. It ignores an
+// r that the keeper does not know, and does not wake the keeper.
 //
-// It waits for nothing, so when it returns, Due may be running, and r may be in a batch that is
-// being built or in flight. "After Stop nothing is renewed" is true by mutual exclusion: the caller
-// marks r as over under r's own mutex, and Send looks for the mark under the same mutex while it
-// builds the command. A command is then built before the mark, and is in flight when Stop is
-// called, or never. Likewise Due and Send must not schedule or nudge a marked entry, since that
-// makes r known again.
+// Stop waits for nothing: when it returns, Due may be running, and r may be in a batch that is
+// being built or in flight. A mutex makes sure that nothing is renewed after Stop. The caller marks
+// r as over under r's own mutex, and Send looks for the mark under the same mutex while it builds
+// the command. So a command is built before the mark, and is in flight when Stop is called, or it
+// is never built. Likewise Due and Send must not schedule or nudge a marked entry, since that makes
+// r known again.
 //
-// It reports whether the keeper is done with r: false says that Due or Send may look at it yet, so
-// that r must not be used for something else.
+// Stop reports whether the keeper is done with r: after false Due or Send may still look at r, and
+// r must not be used for something else.
 func (k *Keeper) Stop(r Renewable) (done bool) {
 	e := r.Entry()
 	k.mu.Lock()
@@ -150,7 +150,7 @@ func (k *Keeper) Stop(r Renewable) (done bool) {
 	return !e.keeping.asked && !e.keeping.flying
 }
 
-// Len returns the number of scheduled renewables, without the renewables that only wait to be sent.
+// Len returns the number of scheduled renewables, without renewables that only wait to be sent.
 func (k *Keeper) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -158,9 +158,8 @@ func (k *Keeper) Len() int {
 }
 
 // Close ends the keeper: nothing is asked or sent any more, and the contexts of the batches in
-// flight end. It returns when all goroutines have, so it must not be called from Due or Send, nor
-// with a mutex held that they take. Calls after the first wait likewise. Renewables are not
-// notified.
+// flight end. It returns when all goroutines have ended, so it must not be called from Due or Send,
+// nor with a mutex held that they take. Later calls wait as well. Renewables are not notified.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true
@@ -170,36 +169,36 @@ func (k *Keeper) Close() {
 }
 
 // lookout is the longest sleep of the keeper while anything is scheduled, so that a holder learns
-// within it that the machine slept. Timers stand still with the monotonic clock: without it the
-// holder would learn only when the rest of a renewal's wait is over. It costs some microseconds a
-// second.
+// within this time that the machine slept. The timers of Go stand still with the monotonic clock:
+// with a longer sleep the holder would learn only when the rest of it is over. The wakes cost some
+// microseconds a second.
 const lookout = time.Second
 
-// sleepTolerance is the largest lead of the wall clock over the monotonic clock, since everything
-// was last asked, that is not taken for sleep. A holder may learn of a loss as much later. Where
-// only the wall clock is slewed, by 500 ppm, everything is asked every few minutes, in vain.
+// sleepTolerance is the largest lead of the wall clock over the monotonic clock, since all entries
+// were last asked, that is not taken for sleep. A holder may learn of a loss later by this time. If
+// only the wall clock is slewed, by 500 ppm, all entries are asked every few minutes, in vain.
 const sleepTolerance = 100 * time.Millisecond
 
-// Values of Keeper.wakesAt that are no time.
+// Values of Keeper.wakesAt that are not times.
 const (
 	awake = time.Duration(math.MinInt64) // the goroutine looks before it sleeps
 	never = time.Duration(math.MaxInt64) // the goroutine has no reason to wake
 )
 
 // run is the goroutine of the keeper. It makes passes until there is nothing to do, and sleeps
-// until there may be. A pass gathers the entries to ask, asks them, and sends the entries that said
-// yes:
+// until there may be. A pass gathers the entries to ask, asks them, and sends the entries that are
+// due:
 //
 //	wheel: due, or all after sleep --+
 //	paced: the pace is over ---------+--> ready --> Due --> open batch --> flight
 //	queue of a group with room ------+                  `-> queue, without room
 //
-// Everything but the calls of Due and Group happens under the mutex. The wake that is left for the
-// goroutine while it makes a pass is never lost, since it gathers once more before it sleeps.
+// Everything but the calls of Due and Group happens under the mutex. A wake during a pass is never
+// lost, since the goroutine gathers once more before it sleeps.
 func (k *Keeper) run() {
 	defer k.timer.Stop()
-	// Not unlocked by defer: when Due panics the mutex is not held, and unlocking it then would
-	// hide the panic.
+	// Not unlocked by defer: when Due panics the mutex is not held, and unlocking it would hide the
+	// panic.
 	k.mu.Lock()
 	for !k.closed {
 		k.gatherLocked()
@@ -207,8 +206,8 @@ func (k *Keeper) run() {
 			k.sleepLocked()
 			continue
 		}
-		// What becomes ready meanwhile waits for the next pass, so that batches that are not full
-		// are not kept waiting.
+		// An entry that becomes ready meanwhile waits for the next pass, so that it does not delay
+		// batches that are not full.
 		k.askLocked(k.ready.len)
 		for _, g := range k.groups {
 			if len(g.open) > 0 {
@@ -219,16 +218,16 @@ func (k *Keeper) run() {
 	k.mu.Unlock()
 }
 
-// gatherLocked moves to ready the entries that may be asked now.
+// gatherLocked moves the entries that may be asked now to ready.
 func (k *Keeper) gatherLocked() {
 	now := k.clock()
 	since := now.Sub(k.epoch)
 
-	// While the machine slept the wall clock went on, and not the monotonic one, which the wheel
-	// runs by. So all owners are asked, which know whether their leases are over. Many short sleeps
-	// count together.
+	// While the machine slept the wall clock went on, but not the monotonic clock, by which the
+	// wheel runs. So all entries are asked: their owners know whether their leases are over. Many
+	// short sleeps add up.
 	skew := k.skewAt(now)
-	if skew < k.skew { // the process may have been interrupted after it read the wall clock, and before the other one
+	if skew < k.skew { // the process may have been interrupted between its reads of the wall clock and of the monotonic clock
 		skew = max(skew, k.skewAt(k.clock()))
 	}
 	if skew-k.skew > sleepTolerance {
@@ -239,14 +238,14 @@ func (k *Keeper) gatherLocked() {
 		k.wheel.Advance(now, k.makeReadyLocked)
 	}
 	// The fifo is in the order of the nudges, and not of the ends of the paces. So an entry may
-	// wait behind another one whose pace ends later, for less than a pace.
+	// wait, for less than a pace, behind another one whose pace ends later.
 	for e := k.paced.head; e != nil && e.keeping.rest <= since; e = k.paced.head {
 		k.makeReadyLocked(e)
 	}
 	for _, g := range k.groups {
-		// As many as there is room for; before a probe all of them: although the node may never
-		// answer again, an entry that lives on another node by now goes there, and one that is over
-		// goes away.
+		// As many as there is room for. Before a probe all of them are asked, although the node may
+		// never answer again: an entry that has moved to another node goes there, and an entry that
+		// is over goes away.
 		room := g.roomLocked(k, since)
 		if !g.down || room == 0 {
 			room = min(room, g.queue.len)
@@ -264,26 +263,26 @@ func (k *Keeper) skewAt(t time.Time) time.Duration {
 	return t.Round(0).Sub(k.epoch.Round(0)) - t.Sub(k.epoch)
 }
 
-// makeReadyLocked moves e to ready, from whatever fifo it stands in.
+// makeReadyLocked moves e to ready, out of the fifo in which it stands, if any.
 func (k *Keeper) makeReadyLocked(e *Entry) {
 	e.keeping.leave()
 	k.ready.push(e)
 }
 
 // makeUrgentLocked moves e, whose time has come during a pass, to the front of ready. The time may
-// be the end of a lease, of which a holder learns when the keeper asks, and a pass takes long where
+// be the end of a lease: the holder learns of it when the keeper asks, and a pass takes long if
 // each Due waits for a contended mutex.
 func (k *Keeper) makeUrgentLocked(e *Entry) {
 	e.keeping.leave()
 	k.ready.pushFront(e)
 }
 
-// chunk is the number of entries asked between two times that the keeper takes its mutex: when a
+// chunk is the number of entries that are asked before the keeper takes its mutex again: when a
 // hundred thousand are due together, Schedule and Stop go on in between.
 const chunk = 64
 
-// askLocked asks the first n of ready, or those that are left of them, and puts those that want to
-// be sent into the batches of their groups. It releases the mutex while it asks.
+// askLocked asks the first n entries of ready, or fewer if they have left it, and puts the entries
+// that are due into the batches of their groups. It releases the mutex while it asks.
 func (k *Keeper) askLocked(n int) {
 	var asked [chunk]struct {
 		owner Renewable
@@ -304,7 +303,7 @@ func (k *Keeper) askLocked(n int) {
 
 		k.mu.Unlock()
 		// There is no recover, here or around Send. A panic is a bug in the called code, whose
-		// mutex is in an unknown state; hidden, it would end as a lock that is lost for no reason
+		// mutex is in an unknown state. If it were hidden, a lock would be lost without a reason
 		// that can be found.
 		now := k.clock()
 		for i := range some {
@@ -323,16 +322,16 @@ func (k *Keeper) askLocked(n int) {
 			case e.keeping.owner == nil: // stopped meanwhile
 			case some[i].send:
 				k.dispatchLocked(e, some[i].group, since)
-			case e.keeping.nudged.Load(): // perhaps after its answer
+			case e.keeping.nudged.Load(): // perhaps nudged after Due answered
 				k.lineUpLocked(e)
 			}
 		}
 	}
 }
 
-// dispatchLocked deals with an entry that wants to be sent, and stands in no fifo. There is no
-// other way into a batch, so it is here that two sends of one renewable are kept a pace apart, and
-// from overlapping.
+// dispatchLocked puts an entry that is due, and stands in no fifo, into a batch, or makes it wait.
+// Entries get into a batch in no other way. So here two sends of one renewable are kept from
+// overlapping, and a pace apart.
 func (k *Keeper) dispatchLocked(e *Entry, id uint32, since time.Duration) {
 	if e.keeping.flying || since < e.keeping.rest {
 		e.keeping.nudged.Store(true)
@@ -371,8 +370,8 @@ func (k *Keeper) lineUpLocked(e *Entry) {
 	k.wakeByLocked(awake)
 }
 
-// wakeByLocked sees to it that the goroutine is awake at the given time: a goroutine that would
-// sleep longer is woken now, and sets its timer anew.
+// wakeByLocked makes sure that the goroutine is awake at the given time: if it would sleep longer,
+// it is woken now, and sets its timer anew.
 func (k *Keeper) wakeByLocked(at time.Duration) {
 	if at >= k.wakesAt {
 		return
@@ -387,9 +386,8 @@ func (k *Keeper) wakeByLocked(at time.Duration) {
 // sleepLocked waits, without the mutex, until there may be something to do. With nothing scheduled
 // there is no timer.
 //
-// The entry for which the goroutine was woken may be stopped by now. The goroutine wakes at its
-// time all the same, once: otherwise each of many leases that are taken and given back would wake
-// it.
+// The entry for which the goroutine was woken may be stopped by now. The goroutine still wakes once
+// at the entry's time: otherwise each of many leases that are taken and given back would wake it.
 func (k *Keeper) sleepLocked() {
 	since := k.clock().Sub(k.epoch)
 	k.wakesAt = never
@@ -478,7 +476,7 @@ func (k *keeping) leave() {
 	l.len--
 }
 
-// A group is the renewables of one node. The keeper's mutex protects it.
+// A group is the renewables of one node. The keeper's mutex guards it.
 //
 //	       no answer                    an answer to any batch
 //	up ---------------> down, resting -----------------------> up
@@ -488,16 +486,16 @@ func (k *keeping) leave() {
 type group struct {
 	id uint32
 
-	queue   fifo        // entries to be sent when there is room
-	open    []Renewable // the batch that is being filled, empty if there is none
+	queue   fifo        // the entries to be sent when there is room
+	open    []Renewable // the batch that is being filled; empty if there is none
 	probe   bool        // the group was down when open was last added to
-	spare   []Renewable // a batch that has landed, to be filled again
+	spare   []Renewable // a batch that has landed, whose memory is filled again
 	flights int         // the number of batches in flight
 
-	// While the group is down, one batch at a time is sent, each a backoff after the failure of the
-	// one before.
+	// While the group is down, one batch at a time is sent, as a probe, each a backoff after the
+	// failure of the probe before.
 	down    bool
-	probing bool // the probe is in flight
+	probing bool // a probe is in flight
 	backoff time.Duration
 	probeAt time.Duration // the time of the next probe, from the epoch
 }
@@ -510,8 +508,8 @@ func (g *group) roomLocked(k *Keeper, since time.Duration) int {
 	return (k.config.Flights-g.flights)*k.config.Batch - len(g.open)
 }
 
-// Probe makes the keeper try again at once all nodes that it avoids since they did not answer:
-// another caller has had an answer from one of them. It may be called concurrently.
+// Probe makes the keeper try again at once all nodes that have not answered, after another caller
+// has had an answer from one of them. It may be called concurrently.
 func (k *Keeper) Probe() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -523,7 +521,8 @@ func (k *Keeper) Probe() {
 	}
 }
 
-// launchGroupLocked sends the open batch, even if the group went down while it was being filled.
+// launchGroupLocked sends the open batch, even if the group has gone down while the batch was
+// filled.
 func (k *Keeper) launchGroupLocked(g *group) {
 	batch, probe := g.open, g.probe
 	g.open, g.spare = g.spare, nil
@@ -535,7 +534,7 @@ func (k *Keeper) launchGroupLocked(g *group) {
 	k.wg.Go(func() { k.fly(g, batch, probe) })
 }
 
-// fly sends one batch, and then lines up members that were nudged meanwhile.
+// fly sends one batch, and then lines up its entries that were nudged meanwhile.
 func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 	reached := k.config.Send(k.ctx, g.id, batch)
 
@@ -546,15 +545,15 @@ func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 	switch {
 	case reached:
 		g.down = false
-	case g.down && !probe: // the batch was sent before it was known that the node is down
+	case g.down && !probe: // the batch was sent before the node was known to be down
 	default:
 		if g.backoff = min(2*g.backoff, k.config.MaxBackoff); !g.down {
 			g.down, g.backoff = true, k.config.MinBackoff
 		}
 		g.probeAt = k.clock().Sub(k.epoch) + g.backoff
 	}
-	// From the last to the first, since unreached members go to the front of the queue, in its
-	// order.
+	// From the last to the first: unreached entries go to the front of the queue, in the order of
+	// the batch.
 	for i := len(batch) - 1; i >= 0; i-- {
 		e := batch[i].Entry()
 		e.keeping.flying = false
@@ -565,7 +564,7 @@ func (k *Keeper) fly(g *group, batch []Renewable, probe bool) {
 				k.lineUpLocked(e)
 			}
 		case e.keeping.asked:
-			// Its answer may be from before the failure: ask again.
+			// The answer may be from before the failure: ask again.
 			e.keeping.nudged.Store(true)
 		case e.keeping.in == nil:
 			g.queue.pushFront(e)

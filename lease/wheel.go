@@ -15,12 +15,12 @@ const slots = 512
 // hashed wheel with unsorted lists.
 //
 // Time is cut into ticks that are numbered from the wheel's epoch. An entry lies in the slot of its
-// due tick modulo the number of slots, and carries the full number: one that is due in a later
-// round is left where it is when its slot is passed. A wheel that was not advanced for a while
-// catches up by number, never by counting.
+// due tick modulo the number of slots, and has the full number: when its slot is passed, an entry
+// that is due in a later round stays. A wheel that was not advanced for a while goes to the present
+// tick at once, without a step for each tick.
 //
-// An entry is never due early, and comes out of the first [Wheel.Advance] at or after the end of
-// the tick that its time falls in: at most one tick late.
+// An entry is never due early. It comes out of the first [Wheel.Advance] at or after the end of the
+// tick in which its time lies: at most one tick late.
 //
 // A Wheel has no clock, no goroutine and no mutex: times are passed in, and it is not safe for
 // concurrent use.
@@ -28,15 +28,15 @@ type Wheel struct {
 	epoch time.Time
 	tick  time.Duration
 
-	now   int64 // the last tick that was dealt with; no entry is due at or before it
+	now   int64 // the last tick that was advanced to; no entry is due at or before it
 	len   int
 	heads [slots]*Entry      // the rings of entries
-	taken [slots / 64]uint64 // a bit for each slot, set while the slot has a ring
+	taken [slots / 64]uint64 // a bit for each slot, set while the slot has entries
 }
 
 // An Entry is a place in a [Wheel] or a [Keeper]. Embed one in the struct to be scheduled, so that
 // scheduling it allocates nothing. The zero Entry is ready to use. An entry belongs to one wheel or
-// keeper at a time and must not be copied while it does; all its fields are theirs.
+// keeper at a time, which owns all its fields, and must not be copied meanwhile.
 type Entry struct {
 	next, prev *Entry // the neighbours in the ring of the slot; nil while e is not scheduled
 	due        int64  // the tick at which e is due
@@ -53,13 +53,13 @@ func NewWheel(epoch time.Time, tick time.Duration) *Wheel {
 	return &Wheel{epoch: epoch, tick: tick}
 }
 
-// Schedule makes e due at the given time, instead of any other that it was scheduled for. A time
-// that has passed already is due with the next tick.
+// Schedule makes e due at the given time, in place of the time before. A time that has passed is
+// due with the next tick.
 func (w *Wheel) Schedule(e *Entry, at time.Time) {
 	ahead := at.Sub(w.epoch)
 	due := int64(ahead / w.tick)
 	if ahead%w.tick > 0 {
-		due++ // up, so as not to be early
+		due++ // rounded up, so that e is not early
 	}
 	due = max(due, w.now+1)
 	if e.next != nil {
@@ -82,7 +82,7 @@ func (w *Wheel) Schedule(e *Entry, at time.Time) {
 	w.len++
 }
 
-// Stop takes e out of the wheel and reports whether it was there.
+// Stop takes e out of the wheel, and reports whether e was there.
 func (w *Wheel) Stop(e *Entry) bool {
 	if e.next == nil {
 		return false
@@ -101,8 +101,8 @@ func (w *Wheel) Stop(e *Entry) bool {
 	return true
 }
 
-// Advance takes every entry out that is due at now and calls fire with it, in no particular order.
-// fire must not use the wheel. A now that lies before an earlier one changes nothing.
+// Advance takes out every entry that is due at now, and calls fire with each, in no particular
+// order. fire must not use the wheel. A now before an earlier one changes nothing.
 func (w *Wheel) Advance(now time.Time, fire func(*Entry)) {
 	from, to := w.now, int64(now.Sub(w.epoch)/w.tick)
 	if to <= from {
@@ -115,14 +115,14 @@ func (w *Wheel) Advance(now time.Time, fire func(*Entry)) {
 	}
 }
 
-// Flush takes every entry out, due or not, and calls fire with it. fire must not use the wheel.
+// Flush takes out every entry, due or not, and calls fire with each. fire must not use the wheel.
 func (w *Wheel) Flush(fire func(*Entry)) {
 	for at, ok := w.nextTick(w.now); ok; at, ok = w.nextTick(at) {
 		w.empty(at%slots, 1<<63-1, fire)
 	}
 }
 
-// empty removes the entries of a slot that are due up to the tick to. The slot has some.
+// empty removes the entries of a slot that are due up to the tick to. The slot must have entries.
 func (w *Wheel) empty(slot, to int64, fire func(*Entry)) {
 	last := w.heads[slot].prev
 	for e := w.heads[slot]; ; {
@@ -138,8 +138,8 @@ func (w *Wheel) empty(slot, to int64, fire func(*Entry)) {
 	}
 }
 
-// Next returns the next time at which [Wheel.Advance] may find something due; ok is false if
-// nothing is scheduled. Only the slots are looked at: all entries of the slot may be due in a later
+// Next returns the next time at which [Wheel.Advance] may find something due. ok is false if
+// nothing is scheduled. It looks only for a slot with entries: all of them may be due in a later
 // round.
 func (w *Wheel) Next() (at time.Time, ok bool) {
 	tick, ok := w.nextTick(w.now)
@@ -149,13 +149,13 @@ func (w *Wheel) Next() (at time.Time, ok bool) {
 	return w.epoch.Add(time.Duration(tick) * w.tick), true
 }
 
-// nextTick returns the first tick after the given one whose slot is not empty: at most one turn
+// nextTick returns the first tick after the given one whose slot has entries, at most one turn
 // later. ok is false if all slots are empty.
 func (w *Wheel) nextTick(after int64) (tick int64, ok bool) {
 	first := (after + 1) % slots
 	word, bit := first/64, uint(first%64)
-	// The word that first lies in is looked at twice: its upper bits at the beginning, its lower
-	// ones at the end of the turn.
+	// The word in which first lies is looked at twice: its upper bits at the beginning of the turn,
+	// its lower bits at the end.
 	taken := w.taken[word] &^ (1<<bit - 1)
 	for range len(w.taken) + 1 {
 		if taken != 0 {

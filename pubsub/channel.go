@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A channel is the hub's state of one name with a subscriber, now or lately. Hub.mu protects its
+// A channel is the hub's state of one name that has, or lately had, a subscriber. Hub.mu guards its
 // fields.
 type channel struct {
-	name  string // never changes
-	plain bool   // SUBSCRIBE, also on a hub that is Sharded; it has no waiters
+	name  string // the name; it never changes
+	plain bool   // the channel is subscribed with SUBSCRIBE although the hub is Sharded, and has no waiters
 	subs  []*Subscription
 	// hear is the function of the last Listen. It gets the messages while subs is empty: the server
-	// still counts this client as a subscriber, and others may rely on that.
+	// still counts this client as a subscriber, and others may rely on the subscriber.
 	hear func(message string)
 	link *link // the link that has the channel; nil once forgotten
 
 	// conn is the connection over which the server has confirmed the channel, or nil. It may be
-	// read without the mutex.
+	// read without Hub.mu.
 	conn atomic.Pointer[conn]
 	// next is the connection that is about to replace conn and has confirmed the channel, or nil:
 	// see link.moveTo.
@@ -28,12 +28,12 @@ type channel struct {
 	counted bool
 	// refused is the server's final refusal of the channel.
 	refused error
-	// ended counts the connections, since the last confirmation, that the server ended before they
-	// worked.
+	// ended is the number of connections, since the last confirmation, that the server ended before
+	// they worked.
 	ended int
-	// barred is the error of the last of these connections, once there are barredAfter.
+	// barred is the error of the last of these connections, once there are barredAfter of them.
 	barred error
-	// redirects counts the MOVED replies since the last confirmation or pause.
+	// redirects is the number of MOVED replies since the last confirmation or pause.
 	redirects int
 
 	// unused is the channel's element in link.lingering or link.left; nil while subs is not empty,
@@ -42,8 +42,7 @@ type channel struct {
 	until  time.Time // the end of lingering
 }
 
-// leftLocked reports whether the channel is not needed any more, though the server may still have
-// it.
+// leftLocked reports whether the channel is no longer needed. The server may still have it.
 func (ch *channel) leftLocked(now time.Time) bool { return len(ch.subs) == 0 && !now.Before(ch.until) }
 
 func (ch *channel) joinLocked(s *Subscription) {
@@ -64,7 +63,7 @@ func (ch *channel) leaveLocked(s *Subscription) {
 	switch {
 	case last > 0 || ch.link == nil:
 	case ch.link.conn == nil:
-		// No server has the channel, so there is nothing to keep.
+		// No server has the channel: there is nothing to keep.
 		ch.link.hub.forgetLocked(ch)
 	default:
 		ch.link.lingerLocked(ch)
@@ -74,7 +73,7 @@ func (ch *channel) leaveLocked(s *Subscription) {
 // wantLocked takes the channel off the lists of unused channels.
 func (ch *channel) wantLocked() {
 	if ch.unused != nil {
-		ch.link.lingering.Remove(ch.unused) // the list that does not have the element ignores it
+		ch.link.lingering.Remove(ch.unused) // the list that does not have the element ignores the call
 		ch.link.left.Remove(ch.unused)
 		ch.unused = nil
 	}

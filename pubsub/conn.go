@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// batchSize is how many channels one SUBSCRIBE carries.
+	// batchSize is the largest number of channels in one SUBSCRIBE.
 	batchSize = 1000
 
 	// answerWithin bounds every batch. Without a bound rueidis would retry a SUBSCRIBE for ever,
-	// since it takes that for a command that only reads. A server that a script keeps busy says so
-	// after 5 s, which is sooner.
+	// since it takes SUBSCRIBE for a command that only reads. It is longer than the 5 s after which
+	// a server that is busy with a script says so.
 	answerWithin = 6 * time.Second
 )
 
 // A conn is one dedicated connection of a link. It asks for its server (INFO; HELLO in a Cluster),
-// and then only ever subscribes, since the embedded server accepts nothing else on a connection
-// with subscriptions.
+// and after that it only subscribes: the embedded server accepts nothing else on a connection with
+// subscriptions.
 //
 // It never unsubscribes. rueidis follows an UNSUBSCRIBE by a PING. If a server answers both with an
 // error (BUSY while a script runs for too long, or any other refusal), rueidis panics in a
@@ -34,14 +34,14 @@ const (
 type conn struct {
 	link   *link
 	client rueidis.DedicatedClient
-	addr   string       // the node's address, "" if the client does not say
-	server string       // the run id of the server, "" if it is not known: see follow.go
+	addr   string       // the node's address; "" if the client does not know it
+	server string       // the run id of the server; "" if it is not known: see follow.go
 	lost   <-chan error // gets a value, or is closed, when the connection is gone
-	worked bool         // a batch was answered; only the link's goroutine uses it
+	worked bool         // a batch was answered; only the link's goroutine uses the field
 }
 
-// open opens a connection for the link. The client's own time limits bound the dial, which takes no
-// context.
+// open opens a connection for the link. The dial takes no context; the time limits of the client
+// bound it.
 func (l *link) open() (*conn, error) {
 	node, addr, err := l.hub.node(l.addr)
 	if err != nil {
@@ -69,8 +69,8 @@ func (l *link) open() (*conn, error) {
 // silent.
 func (c *conn) close() { c.client.Close() }
 
-// onMessage runs on the connection's reader, as onSubscription does. A hook that blocks would stop
-// the reader, so both take no more than the hub's mutex, under which nothing waits.
+// onMessage runs on the connection's reader, and so does onSubscription. A hook that blocks would
+// stop the reader, so both wait for nothing but the hub's mutex, under which nothing waits.
 func (c *conn) onMessage(m rueidis.PubSubMessage) {
 	h := c.link.hub
 	h.mu.Lock()
@@ -103,7 +103,7 @@ func (c *conn) onSubscription(s rueidis.PubSubSubscription) {
 		}
 	case "unsubscribe", "sunsubscribe":
 		// The server has ended the subscription because the slot moved or the node is no longer a
-		// primary: no command of ours asks for that.
+		// primary: the hub sends no command for it.
 		if ch.next == c {
 			ch.next = nil
 		}
@@ -135,8 +135,8 @@ func (c *conn) subscribe(batch []*channel) error {
 }
 
 // together divides channels into groups that one command may carry: channels of different slots in
-// one SSUBSCRIBE are an error. rueidis takes the first confirmation of a command for its reply, so
-// the last channel of many is asked for once more: the reply to that comes behind all
+// one SSUBSCRIBE are an error. rueidis takes the first confirmation of a command for its reply. So
+// the last channel of several is subscribed to by another command: its reply comes behind all
 // confirmations.
 func (h *Hub) together(batch []*channel) (parts [][]*channel) {
 	var many []*channel
@@ -157,8 +157,8 @@ func (h *Hub) together(batch []*channel) (parts [][]*channel) {
 // shards reports whether the channel is subscribed with SSUBSCRIBE.
 func (h *Hub) shards(ch *channel) bool { return h.sharded && !ch.plain }
 
-// ask sends one command for each part, all in one pipeline. One channel that is not permitted fails
-// the whole command, so the channels of a failed command are then asked for one by one.
+// ask sends one command for each part, all in one pipeline. A command fails as a whole if one of
+// its channels is not permitted: then its channels are asked for one by one.
 func (c *conn) ask(parts [][]*channel) error {
 	replies := c.do(c.subscribeCommands(parts))
 	var oneByOne [][]*channel
@@ -181,8 +181,8 @@ func (c *conn) ask(parts [][]*channel) error {
 	return nil
 }
 
-// do sends commands in one pipeline. They are pinned: after a pipeline that was answered in part
-// rueidis reuses the answered ones for other calls, and then sends all of them again.
+// do sends commands in one pipeline. They are pinned: otherwise, after a pipeline that was answered
+// in part, rueidis reuses the answered commands for other calls, and then sends all of them again.
 func (c *conn) do(commands rueidis.Commands) []rueidis.RedisResult {
 	for i, command := range commands {
 		commands[i] = command.Pin()
@@ -240,7 +240,7 @@ func (c *conn) notConfirmed(ch *channel, err *rueidis.RedisError) {
 	})
 }
 
-// passing reports whether an error reply says "not now" and not "never".
+// passing reports whether an error reply means "not now", and not "never".
 func passing(err *rueidis.RedisError) bool {
 	for _, prefix := range []string{"LOADING", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "ASK", "max number of clients"} {
 		if strings.HasPrefix(err.Error(), prefix) {

@@ -1,9 +1,9 @@
 // Package pubsub wakes many waiters over few Redis subscriptions.
 //
 // A [Hub] keeps at most one server-side subscription per channel however many [Subscription]s there
-// are, and one connection per node however many channels, apart from the connection of the
-// commands. It ignores the meaning of messages: a message is a hint to look again, and so is every
-// moment at which a message may have been missed.
+// are, and one connection per node however many channels, beside the connection for commands. It
+// does not interpret messages: a message is a hint to look again, and so is every moment at which a
+// message may have been missed.
 //
 // # How to wait without missing a wake
 //
@@ -26,10 +26,10 @@
 //	}
 //
 // The first wake comes when the server has confirmed the subscription. A waiter that looks after
-// that wake and sleeps until the next wake or message cannot sleep through a message that was
-// published in between, which is how waiting libraries lose wake-ups (Redisson issue 1763). After a
+// this wake, and then sleeps until the next wake or message, cannot miss a message that was
+// published in between. That is how other libraries lose wake-ups (Redisson issue 1763). After a
 // reconnect or a failover the next confirmation is a wake again, since messages were lost meanwhile
-// (Redisson resubscribes there and wakes no waiter).
+// (Redisson resubscribes and wakes no waiter).
 //
 // # The life of a channel
 //
@@ -47,12 +47,13 @@
 //
 // [Hub.Confirmed] is true in the states confirmed and lingering.
 //
-// The hub never unsubscribes, since rueidis ends the process where a server refuses that (BUSY,
+// The hub never unsubscribes, since rueidis ends the process if a server refuses UNSUBSCRIBE (BUSY,
 // while a script of any client runs for too long). A channel that is left stays subscribed until
-// its connection ends, and is confirmed at once if it is wanted again. A connection on which
-// channels are left is replaced by another: 10 times Linger after a channel was left, or as soon as
-// a thousand more are left than needed. The channels that are needed move there: each stays
-// confirmed, and is woken. A connection without channels that are needed is closed after Linger.
+// its connection ends, and is confirmed at once if it is needed again. A connection on which
+// channels are left is replaced by another one: 10 times Linger after a channel was left, or as
+// soon as a thousand more channels are left than needed. The needed channels move to the new
+// connection: each stays confirmed, and is woken. A connection without needed channels is closed
+// after Linger.
 //
 // # Failures
 //

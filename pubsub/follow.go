@@ -10,27 +10,27 @@ import (
 )
 
 // An address (a DNS name, a service, a balancer) may lead to another server one day, while the old
-// one lives on and keeps its connections. The client's commands follow it when their connection is
-// opened anew; the messages would stay, and come no more. So a connection asks its server for its
-// run id before it subscribes, and the hub compares that with the run id of the commands' server:
-// once for each connection, and whenever [Hub.CheckServer] is called. A connection that leads
-// elsewhere is opened again.
+// one lives on and keeps its connections. The client's commands follow the address when their
+// connection is opened anew. The subscriptions would stay with the old server, and no message would
+// come. So a connection asks its server for its run id before it subscribes, and the hub compares
+// that with the run id of the commands' server: once for each connection, and whenever
+// [Hub.CheckServer] is called. A connection that leads elsewhere is opened again.
 //
 // A server that does not say its run id is believed to be the right one. In a Cluster nothing is
-// compared: messages come from any of its nodes, or from the node that the Cluster names.
+// compared: messages come from any node, or from the node that the Cluster names.
 
 const (
 	// A connection that leads elsewhere is opened again at once, then after firstMove, and each
-	// time after twice that time, up to lastMove: behind some proxies each connection has another
-	// run id.
+	// time after twice the last pause, up to lastMove: behind some proxies each connection has
+	// another run id.
 	firstMove, lastMove = time.Second, 30 * time.Second
 )
 
 var errElsewhere = errors.New("pubsub: messages come from another server than the one of the commands")
 
 // CheckServer finds out, in the background, whether messages come from the server to which the
-// client sends commands, and subscribes there if not. It is called when the connection of the
-// commands was opened anew, since its address may lead to another server then.
+// client sends commands. If not, it subscribes at that server. The caller calls it when the
+// connection of the commands was opened anew, since the address may lead to another server by then.
 func (h *Hub) CheckServer() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,17 +70,18 @@ func (l *link) compareLocked() {
 }
 
 // moveTime returns the time at which the connection is to be opened again, since it leads to
-// another server than the commands; zero if it is not known to.
+// another server than the commands; zero if it is not known to lead elsewhere.
 func (l *link) moveTime() time.Time {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	return l.moveAt
 }
 
-// movesLocked notes that the connection is opened again. Needs Hub.mu.
+// movesLocked notes that the connection is about to be opened again, and doubles the next pause.
+// Needs Hub.mu.
 func (l *link) movesLocked() { l.move = min(max(2*l.move, firstMove), lastMove) }
 
-// compares reports whether the hub compares the servers of its connections with that of the
+// compares reports whether the hub compares the servers of its connections with the server of the
 // commands.
 func (h *Hub) compares() bool { return !h.cluster }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// ErrClosed is what [Subscription.Refused] reports once the hub is closed: no more wakes come.
+// ErrClosed is the error of [Subscription.Refused] once the hub is closed: no more wakes come.
 var ErrClosed = errors.New("pubsub: hub closed")
 
-// defaultLinger bridges the pauses of a contended channel: one that was needed a moment ago is
-// usually needed again soon.
+// defaultLinger bridges the pauses of a contended channel: a channel that was needed a moment ago
+// is usually needed again soon.
 const defaultLinger = 5 * time.Second
 
 // Config configures a [Hub].
@@ -22,9 +22,9 @@ type Config struct {
 	// Client is the client whose server the hub subscribes at. The hub opens connections of its own
 	// through it and never closes it; close the hub first.
 	//
-	// A connection that died in silence is found by the client's pings, that is after at most twice
-	// its Dialer.KeepAlive plus ConnWriteTimeout (rueidis defaults: 12 s). Without one the channels
-	// wait for [Hub.Open].
+	// The client's pings find a connection that died in silence, after at most twice its
+	// Dialer.KeepAlive plus ConnWriteTimeout (rueidis defaults: 12 s). Without a Client the
+	// channels wait for [Hub.Open].
 	Client rueidis.Client
 
 	// Sharded subscribes with SSUBSCRIBE, for messages sent with SPUBLISH. In a Cluster each
@@ -34,27 +34,27 @@ type Config struct {
 
 	// Linger is the time for which a channel stays confirmed after its last Subscription was
 	// closed, and a connection without channels stays open. The server keeps a subscription that is
-	// not needed any more until its connection ends, after ten times Linger, or sooner if there are
-	// many: see the package comment. Zero means the default, a negative Linger no time at all.
+	// no longer needed until its connection ends: after ten times Linger, or sooner if there are
+	// many; see the package comment. Zero means the default, a negative Linger no time at all.
 	// Defaults to 5 s.
 	Linger time.Duration
 
-	// Logger gets a line for each lost connection (Warn) and when another works in its place
-	// (Info), for the first refused channel (Warn), and at most once a minute while the server ends
-	// the connections that channels need (Warn). Defaults to slog.Default().
+	// Logger gets a line for each lost connection (Warn), for the connection that works in its
+	// place (Info), and for the first refused channel (Warn). While the server ends the connections
+	// that channels need, it gets at most one line a minute (Warn). Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
 // A Hub shares one server-side subscription per channel among any number of [Subscription]s. Its
-// methods may be called concurrently, and from under the caller's own mutex except for Close: none
-// of the others waits for the network.
+// methods may be called concurrently. All but Close may be called under a mutex of the caller: they
+// do not wait for the network.
 type Hub struct {
 	linger time.Duration
 	log    *slog.Logger
 
 	// Open sets these fields, holding mu, before the first link is made. They do not change
 	// afterwards.
-	client  rueidis.Client // nil before Open
+	client  rueidis.Client // the client; nil before Open
 	sharded bool
 	cluster bool
 
@@ -64,14 +64,14 @@ type Hub struct {
 	running     sync.WaitGroup // the links' goroutines
 	warnRefused sync.Once
 
-	// mu guards the fields below, and what channel, link and Subscription say it guards. It is
-	// never held across a call to Redis: the connections' readers take it for each message.
+	// mu guards the fields below, and the fields of channel, link and Subscription that name it. It
+	// is never held across a call to Redis: the connections' readers take it for each message.
 	mu       sync.Mutex
 	channels map[string]*channel // all channels by name; nil once the hub is closed
-	links    map[string]*link    // all links by address, or one with "" if the hub is not routed
+	links    map[string]*link    // all links by address; only the link "" if the hub is not routed
 	owners   map[uint16]string   // the addresses of nodes by slot, as MOVED replies have named them
 
-	warnedBarred time.Time // the time of the last warning that there is no connection
+	warnedBarred time.Time // the time of the last warning that all channels of a link are barred
 }
 
 // New returns a hub. It does nothing until the first Listen.
@@ -96,8 +96,8 @@ func New(cfg Config) *Hub {
 	return h
 }
 
-// Open sets the [Config] fields Client and Sharded of a hub that was made without them, and
-// subscribes to the channels that wait for it. It is called once.
+// Open sets Client and Sharded of a hub that was made without them, and subscribes to the channels
+// that wait for it. It is called once.
 func (h *Hub) Open(client rueidis.Client, sharded bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,26 +110,26 @@ func (h *Hub) Open(client rueidis.Client, sharded bool) {
 // Listen subscribes to a channel, and gives each of its messages to hear. It neither blocks nor
 // fails: the server's answer becomes known through [Subscription.C] and [Subscription.Refused]. On
 // a closed hub the subscription is refused with [ErrClosed]. The caller must Close the
-// subscription. As long as the server counts a subscriber after the last Close, the messages are
-// given to the hear of the last Listen.
+// subscription. After the last Close, as long as the server counts a subscriber, the hear of the
+// last Listen gets the messages.
 //
 // hear runs on the connection's reader. It may call the hub and take a mutex under which the hub is
-// called, but it must not wait: all messages wait behind it. While one connection takes the place
-// of another both may call it at a time.
+// called, but it must not wait: all messages wait behind it. While one connection replaces another,
+// both may call hear at the same time.
 func (h *Hub) Listen(channel string, hear func(message string)) *Subscription {
 	return h.listen(channel, false, hear, nil)
 }
 
-// ListenConfirmed is Listen for a waiter that is called and gets no wakes: confirmed is called in
-// place of each wake, with a mutex of the hub held. It must not wait, nor call the hub.
+// ListenConfirmed is Listen for a waiter that is called and gets no wakes: in place of each wake
+// confirmed is called, with a mutex of the hub held. It must not wait, nor call the hub.
 func (h *Hub) ListenConfirmed(channel string, hear func(message string), confirmed func()) *Subscription {
 	return h.listen(channel, false, hear, confirmed)
 }
 
 // ListenPlain is Listen for messages that are sent with PUBLISH, whatever [Config].Sharded says,
-// and for which no caller waits: it is an Info, and no warning, if the server refuses the channel.
-// A channel is either plain or not: no other method may be called with its name on a hub that is
-// Sharded.
+// and for which no caller waits: if the server refuses the channel, the log gets an Info, not a
+// Warn. A name is either plain or not: on a hub that is Sharded, no other method may be called with
+// the name of a plain channel.
 func (h *Hub) ListenPlain(channel string, hear func(message string)) *Subscription {
 	return h.listen(channel, true, hear, nil)
 }
@@ -144,10 +144,10 @@ func (h *Hub) listen(channel string, plain bool, hear func(message string), conf
 	return s
 }
 
-// Confirmed reports whether this hub is subscribed to channel right now and the server counts it,
-// so that PUBSUB NUMSUB (SHARDNUMSUB) answers at least 1; also while the channel lingers. It is
-// false if that is not certain: always on a hub without Sharded in a Cluster, since a node of a
-// Cluster counts only the subscribers that are connected to the node.
+// Confirmed reports whether this hub is subscribed to the channel right now and the server counts
+// it, so that PUBSUB NUMSUB (SHARDNUMSUB) answers at least 1. A channel that lingers is confirmed.
+// Confirmed returns false if it is not certain: always on a hub without Sharded in a Cluster, where
+// a node counts only the subscribers that are connected to the node.
 func (h *Hub) Confirmed(channel string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,9 +156,9 @@ func (h *Hub) Confirmed(channel string) bool {
 }
 
 // Close ends all subscriptions and connections, and wakes and refuses every [Subscription] with
-// [ErrClosed]. When it returns no goroutine of the hub is left. It waits for no reply of a server,
-// but it does wait for a connection that is being opened, which the client bounds with its
-// Dialer.Timeout and ConnWriteTimeout. Closing again is harmless.
+// [ErrClosed]. When it returns no goroutine of the hub is left. It does not wait for replies of a
+// server, but for a connection that is being opened: Dialer.Timeout and ConnWriteTimeout of the
+// client bound this. Closing again is harmless.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	for _, ch := range h.channels {

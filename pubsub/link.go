@@ -20,19 +20,19 @@ const (
 	// clients do not connect all at once.
 	minBackoff = time.Millisecond
 	maxBackoff = 500 * time.Millisecond
-	// plainBackoff is the pause once the server bars all channels of a link, and none of them has a
-	// waiter: a server that is full is left alone.
+	// plainBackoff is the pause when the server bars all channels of a link, and none of them has a
+	// waiter: it leaves a full server alone.
 	plainBackoff = 30 * time.Second
 
-	// barredAfter is the number of connections in a row that the server has to end before they
-	// work, for their channels to count as barred. A server that stops ends one or two.
+	// barredAfter is the number of consecutive connections that the server ends before they work,
+	// after which their channels count as barred. A server that stops ends one or two.
 	barredAfter = 3
 	// warnEvery is the least time between two warnings about barred channels.
 	warnEvery = time.Minute
 
-	// tick is the time after which a link looks whether it still leads to the right node, and asks
-	// again for channels that the server could not serve just now. Without such channels that sends
-	// nothing.
+	// tick is the time after which a link checks that it still leads to the right node, and asks
+	// again for channels that the server could not serve. The check sends nothing if there are no
+	// such channels.
 	tick = 250 * time.Millisecond
 )
 
@@ -46,24 +46,24 @@ var (
 )
 
 // A link keeps one connection to one node, for all channels that are routed there; a second one is
-// opened to replace it (renew.go). One goroutine opens the connection, and alone sends commands
-// over it: one batch at a time, so that the requests meanwhile form the next batch.
+// opened to replace it (renew.go). One goroutine opens the connection, and no other sends commands
+// over it. It sends one batch at a time, so that the requests meanwhile form the next batch.
 type link struct {
 	hub  *Hub
 	addr string        // the node's address; "" for the node that the client chooses
 	wake chan struct{} // has a value when the fields below give the goroutine something to do
 
 	// Hub.mu guards the fields below.
-	conn      *conn               // nil while there is no connection
+	conn      *conn               // the connection; nil while there is none
 	channels  map[string]*channel // the channels whose link is this one, by name
 	asked     []*channel          // the channels to subscribe with the next batch
 	later     []*channel          // the channels to route again at the next tick
-	lingering list.List           // channels without subscribers, by the end of lingering
-	left      list.List           // channels that have lingered, the first in front; the server may still have them
+	lingering list.List           // the channels without subscribers that linger, sorted by the end of lingering
+	left      list.List           // the channels that have lingered, the first one in front; the server may still have them
 	lostAt    time.Time           // the time of the last loss that was logged; zero once a connection works
 	until     time.Time           // the time at which the goroutine looks again by itself
-	moveAt    time.Time           // when conn, which leads to a wrong server, is opened again; else zero: see follow.go
-	move      time.Duration       // the next pause before that time
+	moveAt    time.Time           // the time at which conn is opened again, since it leads to a wrong server; else zero: see follow.go
+	move      time.Duration       // the next pause before moveAt
 }
 
 // newLinkLocked starts a link. Needs Hub.mu, and an open hub.
@@ -86,7 +86,7 @@ func (l *link) run() {
 		l.useLocked(c)
 		l.hub.mu.Unlock()
 		c, err = l.serve(c)
-		// First, since to close a connection to a silent server takes rueidis a second.
+		// This comes first, since rueidis takes a second to close a connection to a silent server.
 		l.lost(c, err)
 		c.close()
 		if c.worked {
@@ -129,8 +129,8 @@ func (l *link) leavesAlone() bool {
 	return len(l.channels) > 0
 }
 
-// inUse waits out the pause after a failure, and reports whether the link still has channels. If
-// not, or if the hub is closed, it removes the link.
+// inUse waits out the pause after a failure, and reports whether the link still has channels. It
+// removes the link if the link has none, or the hub is closed.
 func (l *link) inUse(failures int) bool {
 	h := l.hub
 	l.pause(failures)
@@ -139,15 +139,15 @@ func (l *link) inUse(failures int) bool {
 	if len(l.channels) > 0 && h.ctx.Err() == nil {
 		return true
 	}
-	// In one critical section with the look at channels, so that nothing is routed to a link that
-	// has ended.
+	// This is done in the critical section in which channels was read, so that nothing is routed to
+	// a link that has ended.
 	delete(h.links, l.addr)
 	return false
 }
 
 // serve carries out the link's requests until the connection is lost, or no channel was needed for
-// as long as channels linger (errIdle). It returns the link's present connection, and an error that
-// is never nil.
+// as long as channels linger (errIdle). It returns the link's present connection, and an error,
+// which is never nil.
 func (l *link) serve(c *conn) (*conn, error) {
 	h := l.hub
 	now := time.Now()
@@ -203,8 +203,8 @@ func (l *link) serve(c *conn) (*conn, error) {
 	}
 }
 
-// take returns the next batch, the time of the next look if there is none, and whether a channel of
-// the link is needed.
+// take returns the next batch. If the batch is empty, until is the time of the next look. used
+// reports whether a channel of the link is needed.
 func (l *link) take(now, nextTick time.Time) (ask []*channel, until time.Time, used bool) {
 	h := l.hub
 	h.mu.Lock()
@@ -236,7 +236,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// works notes that a connection has served its first batch; after a loss the log says so.
+// works notes that a connection has served its first batch. After a loss the log says so.
 func (l *link) works(c *conn) {
 	c.worked = true
 	h := l.hub
@@ -248,15 +248,15 @@ func (l *link) works(c *conn) {
 	}
 }
 
-// lost notes that a connection is lost, or could not be opened (c is nil). The link's channels are
-// asked for again, at another node if this one cannot serve them; channels that only lingered are
-// forgotten.
+// lost notes that a connection is lost, or could not be opened: then c is nil. The link's channels
+// are asked for again, at another node if this node cannot serve them; channels that only lingered
+// are forgotten.
 func (l *link) lost(c *conn, err error) {
 	h := l.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	elsewhere := errors.Is(err, errElsewhere)
-	// Of connections that lead elsewhere only the first in a row is logged.
+	// Of consecutive connections that lead elsewhere only the first is logged.
 	if c != nil && c.worked && !errors.Is(err, errIdle) && h.ctx.Err() == nil && !(elsewhere && l.move > 0) {
 		h.log.Warn("rlock: Redis does not notify waiters, who look every two seconds: the connection is lost, and is opened again", "addr", c.addr, "channels", len(l.channels), "error", err)
 		l.lostAt = time.Now()
@@ -269,7 +269,7 @@ func (l *link) lost(c *conn, err error) {
 	if c == nil || errors.Is(err, errNotPrimary) {
 		avoid = l.addr
 	}
-	// Routing changes l.channels, hence the copy.
+	// a copy, since routing changes l.channels
 	barred := c == nil && endedByServer(err)
 	for _, ch := range slices.Collect(maps.Values(l.channels)) {
 		ch.unconfirmLocked()
@@ -283,7 +283,7 @@ func (l *link) lost(c *conn, err error) {
 }
 
 // endedByServer reports whether err is the error of a connection that was opened, and that the
-// server ended or refused to serve, as it does with too many clients.
+// server then ended or refused to serve, for example since it has too many clients.
 func endedByServer(err error) bool {
 	reply := (*rueidis.RedisError)(nil)
 	return errors.As(err, &reply) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)

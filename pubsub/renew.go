@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// A connection never unsubscribes (see conn), so that the server keeps channels that are not needed
-// any more. From time to time the link takes another connection: it is opened in the background,
-// subscribes to the channels that are needed, and takes the place of the first one, which is
-// closed. Until then messages come over the first one. Each of the channels is woken then, as after
-// a reconnect, since the two may not be equally far: a message that only one has read yet may be
-// missed, or heard twice.
+// A connection never unsubscribes (see conn), so the server keeps channels that are no longer
+// needed. From time to time the link takes another connection. It is opened in the background,
+// subscribes to the needed channels, and replaces the first one, which is closed. Until then
+// messages come over the first connection. Each needed channel is woken at the exchange, as after a
+// reconnect: one connection may be ahead of the other, so that a message may be missed, or heard
+// twice.
 
 // keepLeft is the time, in multiples of Config.Linger, after which a channel that has lingered is a
 // reason for a new connection. A connection costs a server far more than a channel. If many
-// channels are left it is made sooner: see crowdedLocked.
+// channels are left, the new connection is made sooner: see crowdedLocked.
 const keepLeft = 10
 
 // A renewal is the connection that a link's goroutine waits for.
 type renewal struct {
 	opened    chan *conn    // gets the connection, or nil after a failure; nil while none is being opened
-	given     chan struct{} // closed when the connection is not wanted any more
+	given     chan struct{} // closed when the connection is no longer wanted
 	notBefore time.Time     // the earliest beginning of the next renewal, after one that has failed
 }
 
@@ -58,7 +58,7 @@ func (l *link) renew(r *renewal, now time.Time) time.Time {
 	return now.Add(tick)
 }
 
-// renewAt returns the time at which the link should have another connection; any is false if no
+// renewAt returns the time at which the link should take another connection. any is false if no
 // channel is left.
 func (l *link) renewAt() (due time.Time, any bool) {
 	l.hub.mu.Lock()
@@ -74,15 +74,14 @@ func (l *link) renewAt() (due time.Time, any bool) {
 	return due, true
 }
 
-// crowdedLocked reports whether batchSize more channels are left than are needed. So each channel
-// is subscribed to twice at most, on average.
+// crowdedLocked reports whether batchSize more channels are left than are needed. So on average
+// each channel is subscribed at most twice.
 func (l *link) crowdedLocked() bool {
 	return l.left.Len() >= len(l.channels)-l.left.Len()+batchSize
 }
 
-// finish puts the new connection, if there is one, in the place of c, and returns the link's
-// connection. After a failure another renewal is tried later; but a link that is crowded is given
-// up, and begins anew.
+// finish replaces c with the new connection, if there is one, and returns the link's connection.
+// After a failure another renewal is tried later, but a crowded link is given up, and begins anew.
 func (l *link) finish(r *renewal, next, c *conn) (*conn, error) {
 	h := l.hub
 	r.stop()
@@ -102,10 +101,10 @@ func (l *link) finish(r *renewal, next, c *conn) (*conn, error) {
 	return c, nil
 }
 
-// moveTo subscribes over next to the channels of c that are needed. Once all of them are confirmed
-// next replaces c; otherwise they stay with c.
+// moveTo subscribes over next to the channels of c that are needed. When all are confirmed, next
+// replaces c; otherwise the channels stay with c.
 func (l *link) moveTo(next, c *conn) error {
-	// Channels that were left may be wanted again, or slots may move, in between.
+	// In between, channels that were left may be needed again, or slots may move.
 	for range 3 {
 		missing := l.exchange(next, c)
 		if len(missing) == 0 {
@@ -118,7 +117,7 @@ func (l *link) moveTo(next, c *conn) error {
 	return errNotAdopted
 }
 
-// adopt is subscribe for channels that another connection has: any refusal is an error.
+// adopt is subscribe for channels that another connection already has: any refusal is an error.
 func (c *conn) adopt(batch []*channel) error {
 	for _, reply := range c.do(c.subscribeCommands(c.link.hub.together(batch))) {
 		if err := reply.Error(); err != nil {
@@ -137,8 +136,8 @@ func (c *conn) adopt(batch []*channel) error {
 	return nil
 }
 
-// exchange replaces c by next, unless next has not confirmed all channels of c that are needed:
-// then it changes nothing, and returns these.
+// exchange replaces c with next if next has confirmed all channels of c that are needed. Otherwise
+// it changes nothing, and returns the channels that are missing.
 func (l *link) exchange(next, c *conn) (missing []*channel) {
 	h := l.hub
 	h.mu.Lock()

@@ -9,10 +9,10 @@ import (
 )
 
 // A Subscription notifies one waiter when to look again. Its methods may be called concurrently,
-// and from under the caller's mutex.
+// and under a mutex of the caller.
 type Subscription struct {
 	hub  *Hub
-	c    chan struct{} // capacity 1
+	c    chan struct{} // the wakes; has room for one
 	hear func(message string)
 	// confirmed is called in place of a wake; nil for a waiter that receives from C. See
 	// ListenConfirmed.
@@ -20,7 +20,7 @@ type Subscription struct {
 
 	// hub.mu guards the fields below.
 	ch     *channel
-	at     int // the index in ch.subs, until closed
+	at     int // the index in ch.subs, until Close
 	closed bool
 }
 
@@ -38,7 +38,7 @@ type Subscription struct {
 func (s *Subscription) C() <-chan struct{} { return s.c }
 
 // Also listens to one more channel on behalf of s: a confirmation or a refusal of that channel
-// wakes s. The caller must Close the subscription that Also returns, and s as well. After its
+// wakes s. The caller must Close the subscription that Also returns, and s as well. After this
 // Close, hear is called at most once more.
 func (s *Subscription) Also(channel string, hear func(message string)) *Subscription {
 	also := &Subscription{hub: s.hub, c: s.c, hear: hear, confirmed: s.confirmed}
@@ -49,25 +49,25 @@ func (s *Subscription) Also(channel string, hear func(message string)) *Subscrip
 	return also
 }
 
-// Confirmed reports whether the server has confirmed the subscription, over a connection that is
-// not known to be lost, so that messages come.
+// Confirmed reports whether messages come: the server has confirmed the subscription over a
+// connection that is not known to be lost.
 func (s *Subscription) Confirmed() bool { return s.ch.conn.Load() != nil }
 
-// Refused returns a [*Refusal] if the server does not let this client subscribe to the channel
-// (NOPERM, unknown command), another error if the server accepts connections and ends them again
-// (maxclients), [ErrClosed] if the hub is closed, else nil. No messages come while it is not nil;
-// the caller should poll. A refused channel is asked for again by a Listen that comes Linger after
-// its last Close. A connection is asked for all the time.
+// Refused returns nil while messages come or may come soon. It returns a [*Refusal] if the server
+// does not let this client subscribe to the channel (NOPERM, unknown command), another error if the
+// server accepts connections and ends them again (maxclients), and [ErrClosed] if the hub is
+// closed: then the caller should poll. A refused channel is asked for again by a Listen that comes
+// Linger after its last Close. A connection is asked for all the time.
 func (s *Subscription) Refused() error {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	return s.ch.refusalLocked()
 }
 
-// A Refusal is a server's answer that a channel is not for this client.
+// A Refusal is a server's answer that this client may not subscribe to the channel.
 type Refusal struct {
 	Channel string
-	Reply   *rueidis.RedisError // may name the user; Error does not
+	Reply   *rueidis.RedisError // the reply, which may name the user; Error does not
 }
 
 func (r *Refusal) Error() string {

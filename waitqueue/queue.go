@@ -10,18 +10,18 @@ type Queue[T any] struct {
 	len  int
 }
 
-// A Waiter is one place in a queue. Its zero value stands in no queue, and is ready to use; it must
-// not be copied while it stands in one. Once it has left it may be reused, in any queue.
+// A Waiter is one place in a queue. Its zero value stands in no queue, and is ready to use. It must
+// not be copied while it stands in a queue. Once it has left, it may be reused, in any queue.
 type Waiter[T any] struct {
-	Value T // the caller's: the queue neither reads nor writes it
+	Value T // the caller's value; the queue neither reads nor writes it
 
-	queue *Queue[T]  // the queue that it stands in, or nil
+	queue *Queue[T]  // the queue in which it stands, or nil
 	prev  *Waiter[T] // the waiter before; for the first waiter the last one
 	next  *Waiter[T] // the waiter behind, or nil
 }
 
-// Join puts w at the end of the queue. It panics if w stands in a queue already, since two would
-// then wait in one place.
+// Join puts w at the end of the queue. It panics if w already stands in a queue: two callers would
+// wait in one place.
 func (q *Queue[T]) Join(w *Waiter[T]) {
 	if w.queue != nil {
 		panic("waitqueue: Join of a waiter that stands in a queue already")
@@ -36,7 +36,7 @@ func (q *Queue[T]) Join(w *Waiter[T]) {
 	q.len++
 }
 
-// Leave takes w out of the queue, from whatever place, and reports whether it stood there.
+// Leave takes w out of the queue, and reports whether w stood there.
 func (q *Queue[T]) Leave(w *Waiter[T]) bool {
 	if w.queue != q {
 		return false
@@ -57,11 +57,11 @@ func (q *Queue[T]) Leave(w *Waiter[T]) bool {
 	return true
 }
 
-// Head returns the first waiter, nil if the queue is empty.
+// Head returns the first waiter; nil if the queue is empty.
 func (q *Queue[T]) Head() *Waiter[T] { return q.head }
 
-// All calls yield with each waiter, the first one first, until yield returns false. Meanwhile that
-// waiter and the waiters before it may leave, but not the waiter behind it.
+// All calls yield with each waiter, the first one first, until yield returns false. During the call
+// this waiter and the waiters before it may leave, but not the waiter behind it.
 func (q *Queue[T]) All(yield func(*Waiter[T]) bool) {
 	for w := q.head; w != nil; {
 		next := w.next

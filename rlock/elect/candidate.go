@@ -13,14 +13,14 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 )
 
-// ErrNotLeader is returned by [Candidate.Do] in a process that does not lead, and ErrNoLeader by
-// [Candidate.Leader] while no process leads.
+// ErrNotLeader is the error of [Candidate.Do] in a process that does not lead, and ErrNoLeader the
+// error of [Candidate.Leader] while no process leads.
 var (
 	ErrNotLeader = errors.New("elect: this process does not lead")
 	ErrNoLeader  = errors.New("elect: no process leads")
 )
 
-// ErrRunning is returned by [Candidate.Run] while another Run of the candidate is in progress.
+// ErrRunning is the error of [Candidate.Run] while another Run of the candidate is in progress.
 var ErrRunning = errors.New("elect: this candidate stands already")
 
 // A Candidate is a process that may become the leader. It is safe for concurrent use.
@@ -29,7 +29,7 @@ type Candidate struct {
 	lock    *rlock.Lock
 	text    string
 	overrun func()               // the function of WithOverrun
-	current atomic.Pointer[term] // nil between terms
+	current atomic.Pointer[term] // the current term; nil between terms
 	stands  atomic.Bool          // a Run is in progress
 }
 
@@ -44,7 +44,7 @@ func WithText(text string) Option { return func(c *Candidate) { c.text = text } 
 //
 //	elect.WithOverrun(func() { log.Fatal("the work of the leader did not stop") })
 //
-// Defaults, also if it is nil, to a message at level Error of [slog.Default].
+// The default, also for nil, logs a message at level Error of [slog.Default].
 func WithOverrun(overrun func()) Option {
 	return func(c *Candidate) {
 		if overrun != nil {
@@ -53,8 +53,8 @@ func WithOverrun(overrun func()) Option {
 	}
 }
 
-// New returns a candidate for the lock of that name, which nothing else may use. It sends no
-// command: the candidate leads only in [Candidate.Run]. It panics if the client is nil.
+// New returns a candidate for the lock of that name, which nothing else may use. New sends no
+// command; the candidate can lead only during [Candidate.Run]. New panics if the client is nil.
 func New(client *rlock.Client, name string, options ...Option) *Candidate {
 	host, _ := os.Hostname()
 	c := &Candidate{
@@ -79,9 +79,9 @@ func New(client *rlock.Client, name string, options ...Option) *Candidate {
 //   - the error of lead if that is not the error of its context,
 //   - [rlock.ErrClosed], and [rlock.ErrInvalidName].
 //
-// While Redis cannot be reached, or refuses the commands of the lock, as for a right that is
-// missing, Run tries again. What Redis refuses is logged at level Warn of [slog.Default], at most
-// once a minute, and tried each ten seconds at the latest.
+// While Redis cannot be reached, or refuses the commands of the lock, for example because a right
+// is missing, Run tries again, at least every ten seconds. It logs refusals at level Warn of
+// [slog.Default], at most once a minute.
 //
 // The context of lead ends with the term and with ctx. The term is also the term of
 // [Candidate.Term]. One Run of a candidate may be in progress: a second Run returns [ErrRunning] at
@@ -110,8 +110,8 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term
 	}
 }
 
-// Do calls work as a part of the current term: its context ends with the term and with ctx, and the
-// lock is not released before work returns. In a process that does not lead Do returns
+// Do calls work as a part of the current term: the context of work ends with the term and with ctx,
+// and the lock is not released before work returns. In a process that does not lead Do returns
 // [ErrNotLeader], and work is not called.
 func (c *Candidate) Do(ctx context.Context, work func(ctx context.Context) error) error {
 	t := c.current.Load()
@@ -125,9 +125,9 @@ func (c *Candidate) Do(ctx context.Context, work func(ctx context.Context) error
 	return work(ctx)
 }
 
-// Term returns the hold of the current term, and nil if this process does not lead. It judges by
-// the clock, without a command: this process does not lead any more before Redis can grant the lock
-// to another one. Work that has begun goes on until it sees the end of its context.
+// Term returns the hold of the current term, or nil if this process does not lead. It judges by the
+// clock, without a command: it returns nil before Redis can grant the lock to another process. Work
+// that has begun goes on until it sees the end of its context.
 func (c *Candidate) Term() *rlock.Hold {
 	t := c.current.Load()
 	if t == nil || t.work.Err() != nil || !t.hold.Valid() {
@@ -136,8 +136,7 @@ func (c *Candidate) Term() *rlock.Hold {
 	return t.hold
 }
 
-// Leader asks Redis for the text of the process that leads. It returns [ErrNoLeader] if the lock is
-// free.
+// Leader asks Redis for the text of the leader. It returns [ErrNoLeader] if the lock is free.
 func (c *Candidate) Leader(ctx context.Context) (string, error) {
 	i, err := inspect.Of(c.client).Lock(ctx, c.lock.Name())
 	switch {

@@ -12,12 +12,12 @@ import (
 // observeEvery is the time between two questions of [Candidate.Observe].
 const observeEvery = 2 * time.Second
 
-// Observe calls changed with the text of the leader: soon after it is called, and then each time
-// another process leads, or the same one again, until ctx ends; then it returns nil. The process
-// need not stand. It asks Redis every two seconds, so that it may miss shorter terms. Between two
-// terms, and for a leader whose text is empty, changed is not called. While Redis cannot be
-// reached, or refuses to answer, Observe goes on asking as [Candidate.Run] does. It returns
-// [rlock.ErrClosed], and [rlock.ErrInvalidName].
+// Observe calls changed with the text of the leader soon after it is called, and then each time a
+// term begins, of another process or of the same one. When ctx ends it returns nil. The process
+// need not call Run. Observe asks Redis every two seconds, so it may miss shorter terms. It does
+// not call changed between two terms, or for a leader whose text is empty. While Redis cannot be
+// reached, or refuses to answer, Observe goes on asking, like [Candidate.Run]. It returns
+// [rlock.ErrClosed] and [rlock.ErrInvalidName].
 func (c *Candidate) Observe(ctx context.Context, changed func(leader string)) error {
 	tick := time.NewTicker(observeEvery)
 	defer tick.Stop()

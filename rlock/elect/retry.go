@@ -9,17 +9,18 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// The pauses between attempts that Redis refuses: the first one, doubled each time up to the last.
+// The first and the longest pause between attempts that Redis refuses; each is twice the one
+// before.
 const firstPause, lastPause = 500 * time.Millisecond, 10 * time.Second
 
-// warnEvery is the least time between two messages about such attempts.
+// warnEvery is the least time between two messages about refused attempts.
 const warnEvery = time.Minute
 
-// A retry paces the attempts of one call that Redis refuses, as for a right that is missing: an
-// operator may cure that at any time.
+// A retry paces the attempts of one call while Redis refuses them, for example because a right is
+// missing: an operator may cure this at any time.
 type retry struct {
 	name   string        // the name of the lock
-	pause  time.Duration // the pause before the next attempt; 0 after one that succeeded
+	pause  time.Duration // the pause before the next attempt; 0 after an attempt that succeeded
 	warned time.Time     // the time of the last message
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// errUnrenewed is the cause by which the context of work ends a third of the lease before its end.
+// errUnrenewed is the cause for which the context of work ends a third of the lease before the
+// lease does.
 var errUnrenewed = fmt.Errorf("%w: the lease was not renewed for two thirds of it", rlock.ErrLost)
 
 // patience is the time for the work to stop if the lock was lost before its lease was known.
@@ -23,11 +24,11 @@ type term struct {
 	work context.Context
 	end  context.CancelCauseFunc // ends work
 
-	mu      sync.Mutex     // held by close while it ends work, and by begin
+	mu      sync.Mutex     // guards the beginning of work against its end: held by begin, and by close
 	running sync.WaitGroup // the calls of Do
 }
 
-// serve calls lead in a term of this hold, and releases the hold. It reports whether lead has
+// serve calls lead in a term of this hold, and releases the hold. resigned reports whether lead has
 // returned before the end of its context.
 func (c *Candidate) serve(ctx context.Context, hold *rlock.Hold, lead func(context.Context, *rlock.Hold) error) (resigned bool, err error) {
 	t := &term{hold: hold}
@@ -70,10 +71,10 @@ func (t *term) close() {
 	t.running.Wait()
 }
 
-// watch looks for each renewal until ctx ends. If no renewal comes, it ends the work a third of the
-// lease before the lease ends, and calls overrun if ctx has not ended by then.
+// watch looks for each renewal until ctx ends. If no renewal comes, watch ends the work a third of
+// the lease before the lease ends. If ctx has not ended when the lease ends, it calls overrun.
 func (c *Candidate) watch(ctx context.Context, t *term) {
-	var third time.Duration // a third of the longest lease seen, since the first may be a claim
+	var third time.Duration // a third of the longest lease so far, since the first one may be a claim
 	for {
 		end := t.hold.ValidUntil() // in the past once the lock is lost
 		third = max(third, time.Until(end)/3)

@@ -30,17 +30,17 @@ func Of(client *rlock.Client) Inspector {
 }
 
 // ID returns the prefix of the UUIDs of all locks that the client holds: [Holder].Owner begins with
-// it. It leads from a lock's hash in Redis to the process.
+// it. By it you find the process of a lock's hash in Redis.
 func (i Inspector) ID() string { return i.driver.ID.Prefix }
 
 // Lock returns the state in Redis of the lock of that name, of any kind. It only reads, in one
-// round trip, and one more for the processes of holders and waiters, which may be a second old. It
-// is no transaction: a lock that is handed over meanwhile may be shown with its last holder and the
-// queue of the next moment.
+// round trip, and in a second one for the processes of holders and waiters, which may be a second
+// old. It is no transaction: a lock that is handed over meanwhile may be shown with its last holder
+// and its next queue.
 //
 // It fails with [rlock.ErrWrongType] if the key of the name, or of its queue, is something other
-// than a lock, and with [rlock.ErrNoPermission] without the rights in docs/operations.md. A failure
-// to find out processes, foreign clients or tokens is no error.
+// than a lock, and with [rlock.ErrNoPermission] without the rights in docs/operations.md. It
+// returns no error if only processes, foreign clients or tokens could not be read.
 func (i Inspector) Lock(ctx context.Context, name string) (Lock, error) {
 	keys, err := i.keysOf(name)
 	if err != nil {
@@ -55,11 +55,12 @@ func (i Inspector) Lock(ctx context.Context, name string) (Lock, error) {
 }
 
 // ForceUnlock releases by force the holders that shown has, and no others: for an operator who has
-// looked at a lock, and decides. It reports whether it has released one of them, and otherwise is
-// as rlock.Lock.ForceUnlock. It leaves a lock that was acquired by another owner meanwhile, handed
-// off inside a process, or passed on, and readers once there is a writer. The readers of a process
-// are one holder, so one that has come meanwhile loses the lock as well. So does a thread of
-// Redisson that has acquired it anew, since its owner is the same each time.
+// looked at a lock, and decides. It reports whether it has released a holder. Otherwise it is like
+// rlock.Lock.ForceUnlock. It releases no lock that another owner has meanwhile acquired, that was
+// handed off inside a process, or that was passed on, and no readers once there is a writer. The
+// readers of a process are one holder, so a reader that has come meanwhile loses the lock as well.
+// A thread of Redisson that has acquired the lock anew also loses it, since its owner is the same
+// each time.
 func (i Inspector) ForceUnlock(ctx context.Context, shown Lock) (bool, error) {
 	var owners []wire.OwnerText
 	for _, h := range shown.Holders {
@@ -74,7 +75,7 @@ func (i Inspector) lockOf(shown Lock) driver.NamedLock {
 	key := i.keyOf(shown.Name)
 	switch {
 	case shown.Kind == rlock.KindSemaphore:
-		return driver.NewSemaphore(i.driver, key, 1) // the number does not matter: no permit is acquired
+		return driver.NewSemaphore(i.driver, key, 1) // the number does not matter, since no permit is acquired
 	case shown.Kind != KindReadWrite:
 		return driver.NewLock(i.driver, driver.PlainKind, key)
 	}
@@ -88,9 +89,9 @@ func (i Inspector) lockOf(shown Lock) driver.NamedLock {
 // Locks iterates over the names of the locks that are held, of any kind and by any client,
 // Redisson's included. The names match a pattern of Redis' KEYS ("orders:*"); "" matches all. It
 // reads the keyspace in pages (SCAN), of all primaries of a Cluster. A lock that is held all the
-// time is among the names, unless its slot migrates meanwhile; a name may come twice. An error is
-// the last that it yields, beside an empty name: a server older than Redis 6.2 gives
-// [rlock.ErrUnsupported].
+// time is among the names, unless its slot migrates meanwhile; a name may come twice. After an
+// error, which comes with an empty name, it yields nothing more. The error is
+// [rlock.ErrUnsupported] for a server older than Redis 6.2.
 func (i Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[string, error] {
 	if pattern == "" {
 		pattern = "*"
@@ -108,7 +109,8 @@ func (i Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[string, 
 	}
 }
 
-// keyOf returns the key of the lock of that name. An empty name stays one that no lock can have.
+// keyOf returns the key of the lock of that name. An empty name stays empty, which no lock can
+// have.
 func (i Inspector) keyOf(name string) string {
 	if name == "" {
 		return ""
@@ -120,7 +122,7 @@ func (i Inspector) keyOf(name string) string {
 func (i Inspector) named(key string) string { return strings.TrimPrefix(key, i.prefix) }
 
 // Held returns the locks that the client holds, the longest held first, and by name where the times
-// are equal: one for each owner of each lock. A lock over several is listed by its parts. Held is
+// are equal: one for each owner of each lock. A multi or red lock is listed by its parts. Held is
 // for people and tests: it sends no command, but looks at every lock.
 func (i Inspector) Held() []Held {
 	uses := monitor.Uses(i.driver, false)
@@ -140,21 +142,21 @@ type Held struct {
 	Name  string
 	Kind  rlock.Kind
 	Owner rlock.Owner
-	// Since is the time at which the owner acquired it. It is counted by the monotonic clock, and
-	// so too late if the machine has slept since.
+	// Since is the time at which the owner acquired the lock, by the monotonic clock: it is too
+	// late if the machine has slept since.
 	Since time.Time
-	// ValidUntil is the time until which it is certainly held, as Redis has confirmed so far: see
-	// Hold.ValidUntil.
+	// ValidUntil is the time until which the lock is certainly held, as Redis has confirmed so far:
+	// see Hold.ValidUntil.
 	ValidUntil time.Time
-	Depth      int // the number of times that the owner has to unlock it
+	Depth      int // the number of times that the owner has to unlock the lock
 	Permits    int // the number of permits of a semaphore that the owner has taken; 0 for other locks
-	// PartOf is the name of the lock over several that it is held for, or "". It is also "" while
-	// that lock is still being acquired.
+	// PartOf is the name of the multi or red lock as whose part the lock is held, or "". It is also
+	// "" while that lock is still being acquired.
 	PartOf string
-	Site   Site // the place in the code at which it was acquired, if Config.RecordSites is set
+	Site   Site // the place in the program at which the lock was acquired, if Config.RecordSites is set
 }
 
-// A Site is the place in the code at which a lock was taken. The zero Site is not known.
+// A Site is the place in the program at which a lock was taken. The zero Site is an unknown place.
 type Site struct {
 	Function string // the name of the function, with the path of its package
 	File     string

@@ -14,8 +14,8 @@ import (
 // scanCount is the number of keys that a server looks at for one page of Inspector.Locks.
 const scanCount = 512
 
-// heldKeys iterates over the keys of the locks that are held and match the pattern. An error is the
-// last that it yields, after the names on the other nodes.
+// heldKeys iterates over the keys of the held locks that match the pattern. An error is the last
+// value, after the names on the other nodes.
 func heldKeys(ctx context.Context, r *wire.Redis, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		err := r.AwaitConnection(ctx, nil)
@@ -42,7 +42,7 @@ func heldKeys(ctx context.Context, r *wire.Redis, pattern string) iter.Seq2[stri
 	}
 }
 
-// scan iterates over the names on one node. An error is the last that it yields.
+// scan iterates over the names on one node. An error is the last value.
 func scan(ctx context.Context, r *wire.Redis, node rueidis.Client, pattern string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if r.InCluster() {
@@ -72,14 +72,14 @@ func scan(ctx context.Context, r *wire.Redis, node rueidis.Client, pattern strin
 	}
 }
 
-// A keyType is a type that the key of a lock may have, with the command that returns some of its
-// owners, and the one entry that it may have beside them: the mode of a read-write lock, and the
-// counter of a semaphore (wire/scripts/permits.lua).
+// A keyType is a type that the key of a lock may have. sample is the command that returns some of
+// its owners, and beside an entry that is no owner: the mode of a read-write lock, or the counter
+// of a semaphore (wire/scripts/permits.lua).
 type keyType struct{ name, sample, beside string }
 
 var keyTypes = [...]keyType{{"hash", "HRANDFIELD", "mode"}, {"zset", "ZRANDMEMBER", "*"}}
 
-// page returns the names of the locks at the cursor, and the next cursor, 0 for none.
+// page returns the names of the locks at the cursor, and the next cursor; 0 after the last page.
 func page(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, pattern string, cursor uint64) (names []string, next uint64, err error) {
 	if r.Stopped() {
 		return nil, 0, wire.ErrClosed
@@ -93,8 +93,8 @@ func page(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, p
 	return names, found.Cursor, err
 }
 
-// locksAmong returns the keys that are locks. Two entries show that, since one may stand beside the
-// owners. A key that has gone meanwhile, or that the user may not read, is left out.
+// locksAmong returns the keys that are locks. It looks at two entries of each, since one of them
+// may be no owner. It omits a key that has gone meanwhile, or that the user may not read.
 func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyType, keys []string) (names []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -116,7 +116,8 @@ func locksAmong(ctx context.Context, r *wire.Redis, node rueidis.Client, of keyT
 		case !wire.Answered(err):
 			return nil, err
 		default:
-			// A missing right to the command concerns every key, one to a key that key alone.
+			// Without the right to the command every key fails, without the right to a key only
+			// this key.
 			if why := wire.Explain(err); errors.Is(why, wire.ErrUnsupported) || errors.Is(why, wire.ErrNoPermission) && strings.Contains(err.Error(), "command") {
 				return nil, err
 			}

@@ -15,19 +15,19 @@ import (
 )
 
 // forms is the number of forms that the key of a lock has in Redis. Each has a queue of its own;
-// plain, fenced and fair locks share one.
+// plain, fenced and fair locks have the same form.
 const forms = 3
 
 // semaphoreForm is the form of a semaphore.
 const semaphoreForm = 2
 
-// formKinds are the kinds that the forms are shown as.
+// formKinds are the kinds as which the forms are shown.
 var formKinds = [forms]rlock.Kind{KindLock, KindReadWrite, rlock.KindSemaphore}
 
-// An inspection is the state of a lock, as it is read.
+// An inspection is the state of a lock while it is read.
 type inspection struct{ Lock }
 
-// read reads the state of the lock with these keys, by form: the keys of a plain lock first, with
+// read reads the state of the lock with these keys, by form: first the keys of a plain lock, with
 // the key of its tokens. It changes nothing.
 func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, error) {
 	i := inspection{Lock{Foreign: -1}}
@@ -40,7 +40,7 @@ func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, err
 	}
 	replies := make([]rueidis.RedisMessage, len(results))
 	for at, result := range results {
-		replies[at], _ = result.ToMessage() // which has the error of the server, if there is one
+		replies[at], _ = result.ToMessage() // a message, or the error of the server
 	}
 	if err = i.read(replies, keys); err != nil {
 		return Lock{}, err
@@ -53,12 +53,12 @@ func read(ctx context.Context, r *wire.Redis, keys [forms]*wire.Keys) (Lock, err
 	return i.Lock, nil
 }
 
-// leaveOutTheDead drops the readers whose leases have ended: their fields stay in the hash as long
-// as other readers keep it, until the next step. A reader stays if Redis does not answer, or if its
-// field is gone by now: its tenure may have another owner.
+// leaveOutTheDead removes the readers whose leases have ended: their fields stay in the hash until
+// the next step, as long as other readers keep it. A reader stays if Redis does not answer, or if
+// its field is gone by now: its tenure may have another owner.
 func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wire.Keys) {
 	if len(i.Holders) < 2 || slices.ContainsFunc(i.Holders, func(h Holder) bool { return !h.Shared }) {
-		return // a lone reader's hash ends with its lease
+		return // the hash of a lone reader ends with its lease
 	}
 	questions := make([]rueidis.Completed, 0, 2*len(i.Holders))
 	for _, h := range i.Holders {
@@ -84,8 +84,8 @@ func (i *inspection) leaveOutTheDead(ctx context.Context, r *wire.Redis, rw *wir
 	i.Holders = living
 }
 
-// mostLevels is the largest number of leases of one reader that are looked at: a reader of Redisson
-// has one for each level, and one of rlock has one.
+// mostLevels is the largest number of leases of one reader that are read: a reader of Redisson has
+// a lease for each level, a reader of rlock has one.
 const mostLevels = 16
 
 // The replies to the questions, by their index.
@@ -102,11 +102,11 @@ const (
 	asksQueues // the number of tickets of each form, and the first of them
 )
 
-// asksAfter has the questions that matter only if the key is no hash, which the error of another
-// question tells: its number, from 1. An error takes Redis a while.
+// asksAfter has the questions that matter only if the key is no hash. Its values are the number,
+// from 1, of the question whose error shows that it is no hash: an error takes Redis a while.
 var asksAfter = map[int]int{asksCount: asksSize + 1, asksPermits: asksSize + 1, asksClock: asksSize + 1}
 
-// A subject has the names that the questions about one lock have: its keys, and its channels.
+// A subject has the names about which the questions ask: the keys and the channels of one lock.
 type subject struct{ keys, channels []string }
 
 func subjectOf(keys [forms]*wire.Keys) subject {
@@ -121,8 +121,8 @@ func subjectOf(keys [forms]*wire.Keys) subject {
 	return s
 }
 
-// questions are the commands of an inspection, which only read. A word "$0" stands for the key of
-// that index of the subject, a word "@0" for the channel. A key is the second word.
+// questions are the commands of an inspection, which only read. A word "$n" stands for key n of the
+// subject, and "@n" for channel n. A key is always the second word.
 func questions(sharded bool) [][]string {
 	limit := strconv.Itoa(Limit)
 	count := "NUMSUB"
@@ -169,7 +169,7 @@ func (s subject) commands(r *wire.Redis, questions [][]string) []rueidis.Complet
 	return asked
 }
 
-// read reads the replies, but for the foreign clients.
+// read reads the replies, without those about foreign clients.
 func (i *inspection) read(replies []rueidis.RedisMessage, keys [forms]*wire.Keys) error {
 	if err := i.readLease(&replies[asksLease]); err != nil {
 		return wire.Explain(err)
@@ -213,7 +213,7 @@ func (i *inspection) readForeign(r *wire.Redis, replies []rueidis.RedisMessage) 
 		return
 	}
 	i.Foreign = 0
-	for ; len(counts) >= 4; counts = counts[4:] { // a channel and its number, then that of the ushers
+	for ; len(counts) >= 4; counts = counts[4:] { // a channel and its number, then the ushers' channel and their number
 		listeners, _ := counts[1].AsInt64()
 		ushers, _ := counts[3].AsInt64()
 		i.Foreign += int(max(listeners-ushers, 0))
@@ -232,7 +232,7 @@ func (i *inspection) readLease(reply *rueidis.RedisMessage) error {
 }
 
 // readPermits reads the owners of a semaphore. Its key may exist although no permit is held. Of the
-// count owners only those up to the limit are known to hold their permits still.
+// count owners only those up to Limit are known to hold their permits still.
 func (i *inspection) readPermits(permits []wire.Permit, count int) error {
 	i.Kind, i.HolderCount = formKinds[semaphoreForm], len(permits)+max(count-Limit, 0)
 	i.Lease = 0

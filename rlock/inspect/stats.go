@@ -6,18 +6,18 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 )
 
-// Stats are figures about a client, as sql.DBStats are about a pool. All but Held and Waiting only
-// grow, from 0 when the client was made: the difference of two counts the events between them.
+// Stats are figures about a client, like sql.DBStats about a pool. All but Held and Waiting only
+// grow, from 0 when the client was made: the difference between two Stats counts the events between
+// them.
 //
-// A lock that is made of others is not counted, but each lock that it is made of is, by the client
-// that has it.
+// A multi or red lock is not counted; each of its parts is, by the part's client.
 type Stats struct {
-	Held    int64 // the number of locks that are held now, counted by owner
+	Held    int64 // the number of locks that are held now, once for each owner
 	Waiting int64 // the number of calls that wait now
 
 	// Acquired is the number of acquisitions in any way but nesting.
 	Acquired int64
-	// The following count acquisitions by rlock.AcquiredBy.
+	// The fields below count acquisitions by rlock.AcquiredBy.
 	AcquiredByNesting int64
 	AcquiredByJoining int64
 	AcquiredByHandoff int64
@@ -26,21 +26,22 @@ type Stats struct {
 	AcquiredByPass    int64
 
 	// Answered is the number of calls of packages once and idempotent that ended without the lock,
-	// since another process, or a value that is kept, has given them their result.
+	// because another process, or a kept value, gave them their result.
 	Answered int64
 	Denied   int64 // the number of calls that ended with rlock.ErrNotAcquired, or with false
-	Canceled int64 // the number of calls that gave up since their context ended
-	// Failed is the number of calls that ended with another error, without those with invalid
-	// arguments or a context that had ended before.
+	Canceled int64 // the number of calls that gave up because their context ended
+	// Failed is the number of calls that ended with another error. Calls with invalid arguments, or
+	// with a context that had already ended, do not count.
 	Failed int64
 
-	// WaitTime is the sum of the times from a call for a lock to its end, with round trips.
+	// WaitTime is the sum of the times from the beginning of a call for a lock to its end, with
+	// round trips.
 	WaitTime time.Duration
 
-	// Lost is the number of locks that were lost, for any reason but the end of the lease that
-	// their owner had asked for.
+	// Lost is the number of locks that were lost for any reason except the end of the lease for
+	// which their owner had asked.
 	Lost int64
-	// The following count losses by rlock.LossReason.
+	// The fields below count losses by rlock.LossReason.
 	LostUnrenewed   int64
 	LostLeaseEnded  int64
 	LostHeldTooLong int64
@@ -56,12 +57,12 @@ type Stats struct {
 	Tracked         int64
 	TrackingRefused int64
 
-	Commands int64 // the number of commands that were sent to Redis for locks; many renewals share one
+	Commands int64 // the number of commands that were sent to Redis for locks; many renewals share one command
 }
 
 // Stats returns figures about the client. It takes some microseconds, however many locks there are,
-// and allocates nothing. Each figure is true at a moment during the call. It may be called after
-// Close too.
+// and allocates nothing. Each figure is true at a moment during the call. It may also be called
+// after Close.
 func (i Inspector) Stats() Stats {
 	n := i.driver.Counts()
 	s := Stats{

@@ -23,8 +23,8 @@ func JSON[T any]() Codec[T] {
 	}
 }
 
-// As is [Group.Do] with typed values. The caller whose function ran gets its own value, and each of
-// the others a value of its own that the codec has made of it. An error of Encode counts as an
+// As is [Group.Do] with typed values. The caller whose function ran gets its own value. Each other
+// caller gets a value of its own, which the codec has decoded. An error of Encode counts as an
 // error of the function. An error of Decode goes to the caller alone, since another version of the
 // program may have stored the value.
 func As[T any](ctx context.Context, g *Group, c Codec[T], key string, fn func(context.Context) (T, error)) (value T, shared bool, err error) {

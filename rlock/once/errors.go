@@ -10,19 +10,18 @@ var (
 	// ErrClosed is the error of calls during and after Close.
 	ErrClosed = errors.New("once: the group is closed")
 	// ErrNested is the error of a Do within the function of the same key, by groups of one client:
-	// it would wait for itself. Nothing was run.
+	// the call would wait for itself. Nothing was run.
 	ErrNested = errors.New("once: Do within the function of the same key")
 	// ErrVoid is the error of a caller whose function ran while its lock was lost, if there is no
-	// other value. The function may have run elsewhere since, and is not run a second time for this
-	// caller.
+	// other value. The function may have run elsewhere since then, and is not run a second time for
+	// this caller.
 	ErrVoid = errors.New("once: the lock was lost while the function ran, and its value is void")
 )
 
 // ForAll marks an error of a function as a result: it is stored, and the other callers get it as a
 // [*Shared]. Any other error goes to the caller whose function returned it, and the next caller
-// that waits runs its own function. The mark holds for one function: a caller that is itself the
-// function of another key has to mark the error again to make it the result there. ForAll(nil) is
-// nil.
+// that waits runs its own function. The mark counts for one function: a function that calls Do for
+// another key, and returns an error that is marked there, has to mark it again. ForAll(nil) is nil.
 func ForAll(err error) error {
 	if err == nil {
 		return nil
@@ -34,11 +33,11 @@ type forAll struct{ error }
 
 func (e *forAll) Unwrap() error { return e.error }
 
-// An ownError is a marked error without its mark, for the caller whose function returned it: the
-// caller may be the function of another key, where the error is no result.
+// An ownError is a marked error without its mark. The caller whose function returned the error gets
+// it: the caller may be the function of another key, where the error is no result.
 type ownError struct{ err error }
 
-// unmarked returns the error of a function for its own caller.
+// unmarked returns the error of a function for the caller whose function it is.
 func unmarked(err error) error {
 	if err == nil {
 		return nil
@@ -62,6 +61,6 @@ type Shared struct{ Text string }
 func (e *Shared) Error() string { return e.Text }
 
 // PanicError is the error of a caller whose function has panicked. Value is the value of the panic,
-// or nil if the function has called runtime.Goexit; Stack is the stack of the function, as text. If
-// Value is an error, PanicError wraps it.
+// or nil if the function has called runtime.Goexit; Stack is the stack of the function, as text.
+// PanicError wraps a Value that is an error.
 type PanicError = contract.PanicError

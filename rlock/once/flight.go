@@ -26,11 +26,11 @@ var (
 	lookScript = wire.ScriptOf(lookSource)
 )
 
-// unlessStored is the look as the condition of an acquire: it returns the value as store.lua does.
+// unlessStored is the look as the condition of an acquire: it returns the value like store.lua.
 var unlessStored = "local found = (function()\n" + lookSource + "\nend)()\nif found[2] then return table.concat(found, ' ', 2) end"
 
-// patience is the longest wait of a look for its answer, and the longest pause before another look;
-// firstPause is the first pause.
+// patience is the longest wait of a look for its answer, and the longest pause before the next
+// look. firstPause is the first pause.
 const (
 	patience   = 2 * time.Second
 	firstPause = 20 * time.Millisecond
@@ -45,13 +45,13 @@ type flight struct {
 	ctx    context.Context
 	cancel context.CancelFunc // ends ctx when the flight is over
 
-	// mu guards the fields below. Nothing of package rlock is called with it.
+	// mu guards the fields below. No function of package rlock is called while it is held.
 	mu      sync.Mutex
-	callers list.List // *caller, in the order in which they asked
+	callers list.List // the callers, in the order in which they asked
 	runs    int       // the number of functions that have begun
 	looks   int       // the number of looks that have begun
 	run     *run      // the run whose value is not stored yet, or nil
-	over    bool      // no caller is left, and no run that has to finish
+	over    bool      // there is no caller, and no run that has to finish
 	first   reading   // the first reading of Redis' clock
 	last    reading   // the last reading
 	trouble trouble   // the last error of Redis
@@ -79,8 +79,8 @@ func (f *flight) add(c *caller) bool {
 	return true
 }
 
-// leave takes out a caller whose context has ended, and returns the error for it; nil if it has
-// just got a result.
+// leave removes a caller whose context has ended, and returns its error; nil if the caller has just
+// got a result.
 func (f *flight) leave(c *caller) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,15 +91,15 @@ func (f *flight) leave(c *caller) error {
 	return f.timeUp(c.ctx)
 }
 
-// remove takes out a caller, and ends the flight with the last one. The mutex is held.
+// remove removes a caller. If it was the last one the flight ends. The caller of remove holds mu.
 func (f *flight) remove(c *caller) {
 	f.callers.Remove(c.place)
 	c.place = nil
 	f.endIfIdle()
 }
 
-// endIfIdle ends the flight if it has no caller and no run that must finish, and reports whether it
-// is over. The mutex is held.
+// endIfIdle ends the flight if it has no caller and no run that must finish. It reports whether the
+// flight is over. The caller holds mu.
 func (f *flight) endIfIdle() bool {
 	if f.callers.Len() == 0 && (f.run == nil || !f.g.o.Finish) && !f.over {
 		f.over = true
@@ -108,8 +108,8 @@ func (f *flight) endIfIdle() bool {
 	return f.over
 }
 
-// hand gives a result to a caller, and reports whether the caller was still waiting. The mutex is
-// held.
+// hand gives a result to a caller. It reports whether the caller was still waiting. The caller of
+// hand holds mu.
 func (f *flight) hand(c *caller, r result) bool {
 	if c.place == nil {
 		return false
@@ -120,7 +120,7 @@ func (f *flight) hand(c *caller, r result) bool {
 	return true
 }
 
-// each calls do for each caller, which do may remove. The mutex is held.
+// each calls do for each caller, which do may remove. The caller of each holds mu.
 func (f *flight) each(do func(c *caller)) {
 	for e := f.callers.Front(); e != nil; {
 		c := e.Value.(*caller)
@@ -129,9 +129,9 @@ func (f *flight) each(do func(c *caller)) {
 	}
 }
 
-// deliver gives a value to the callers that it is for, and reports whether the flight is over. A
-// look has seen the value at that reading; a message has none. If the value comes from the run, or
-// is newer, the value of the run is not stored any more.
+// deliver gives a value to the callers for which it is, and reports whether the flight is over.
+// seen is the reading of the look that has found the value; a message has none. If the value is the
+// run's, or is newer, the value of the run is not stored any more.
 func (f *flight) deliver(s *stored, seen reading, from Source) (over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +145,7 @@ func (f *flight) deliver(s *stored, seen reading, from Source) (over bool) {
 		}
 	})
 	if r != nil && s.at > r.clock {
-		f.give(r, nil) // to the callers that the newer value is not for
+		f.give(r, nil) // the callers for which the newer value is not
 	}
 	return f.endIfIdle()
 }
@@ -165,8 +165,7 @@ func (f *flight) failAll(err error) {
 	f.endIfIdle()
 }
 
-// noteClock notes a reading of Redis' clock, and computes from it the floors of the callers that
-// have none yet.
+// noteClock notes a reading of Redis' clock, and computes the floors of the callers that have none.
 func (f *flight) noteClock(r reading) {
 	if r.clock == 0 {
 		return
@@ -192,8 +191,8 @@ func (f *flight) fly() {
 	}
 }
 
-// round waits for a value or for the lock. With the lock it runs a function or stores a value. It
-// reports whether the next round begins with a look.
+// round waits for a value or for the lock. With the lock it runs a function or stores a value.
+// again reports whether the next round begins with a look.
 func (f *flight) round(looks bool) (again bool) {
 	var a contract.Answer
 	seen := reading{}
@@ -231,8 +230,8 @@ func (f *flight) round(looks bool) (again bool) {
 	return f.lead(hold)
 }
 
-// giveUp ends the flight with an error that waiting does not cure. The callers that the unstored
-// value of a run is for get that value.
+// giveUp ends the flight with an error that waiting does not cure. If the value of a run is not
+// stored, the callers for which it is get it.
 func (f *flight) giveUp(err error) {
 	if errors.Is(err, rlock.ErrNoPermission) || errors.Is(err, rlock.ErrWrongType) {
 		err = fmt.Errorf("once: the key %q, with its values in %q: %w", f.key, f.at, err)
@@ -245,14 +244,14 @@ func (f *flight) giveUp(err error) {
 	f.failAll(err)
 }
 
-// takeAnswer gives an answer, with the reading of its look, to the callers that it is for. It
-// returns what round returns.
+// takeAnswer gives an answer to the callers for which it is. seen is the reading of its look.
+// takeAnswer returns what round returns.
 func (f *flight) takeAnswer(a *contract.Answer, seen reading) (again bool) {
 	s, ok := parse(a.Text)
 	switch {
 	case !ok || s.kind == kindAbsent || a.Clock == 0: // the value, or the clock, has to be read
 		_, err := f.look(f.ask)
-		return err != nil // the value may be there, so that no caller of this process has to run
+		return err != nil // the value may be in Redis, so that no caller of this process has to run
 	case a.Checked:
 		f.deliver(&s, seen, Looked)
 		return f.hasLater(seen.look)
@@ -262,7 +261,7 @@ func (f *flight) takeAnswer(a *contract.Answer, seen reading) (again bool) {
 	}
 }
 
-// hasLater reports whether a caller that would take a kept value has asked after a look began.
+// hasLater reports whether a caller has asked after a look began, and would take a kept value.
 func (f *flight) hasLater(look int) (has bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,7 +270,8 @@ func (f *flight) hasLater(look int) (has bool) {
 }
 
 // lookUnder looks under the lock until Redis has answered, the hold is no longer valid, or the
-// flight is over, which it reports. It returns an error if waiting does not cure it.
+// flight is over. It reports whether the flight is over, and returns an error if waiting does not
+// cure it.
 func (f *flight) lookUnder(hold *rlock.Hold) (over bool, err error) {
 	for pause := firstPause; hold.Valid(); pause = min(2*pause, patience) {
 		over, failed := f.look(func(ctx context.Context, wanted []string) ([]string, error) {
@@ -302,9 +302,9 @@ func (f *flight) rest(pause time.Duration) {
 	}
 }
 
-// beginLook returns the arguments of look.lua, by which Redis knows whether a value is for one of
-// the callers so far, and the number of the look. A caller without a floor asks at the time of the
-// look: a kept value is for it.
+// beginLook returns the arguments of look.lua, by which the script knows whether a value is for one
+// of the present callers, and the number of the look. A caller without a floor asks at the time of
+// the look: a kept value is for this caller.
 func (f *flight) beginLook() (wanted []string, look int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,12 +323,12 @@ func (f *flight) beginLook() (wanted []string, look int) {
 		}
 	})
 	if f.run != nil && f.run.clock > 0 {
-		stored = min(stored, f.run.clock) // a value that is newer than that of the run
+		stored = min(stored, f.run.clock) // a value newer than the run's
 	}
 	return []string{strconv.FormatInt(stored, 10), strconv.FormatInt(began, 10), kept}, f.looks
 }
 
-// ask asks Redis for a value outside of the lock.
+// ask asks Redis for a value without the lock.
 func (f *flight) ask(ctx context.Context, wanted []string) ([]string, error) {
 	reply, err := f.g.send(ctx, wire.Call{Script: lookScript, Keys: []string{f.at}, Args: wanted})
 	if err != nil {
@@ -337,9 +337,9 @@ func (f *flight) ask(ctx context.Context, wanted []string) ([]string, error) {
 	return reply.AsStrSlice()
 }
 
-// look asks for the value, gives it to the callers that it is for, and reports whether the flight
-// is over. It asks again for callers that have come since a kept value was asked for. Without an
-// answer nothing changes, and err says why there is none.
+// look asks for the value, gives it to the callers for which it is, and reports whether the flight
+// is over. If a kept value was found, look asks again for callers that have come since. Without an
+// answer nothing changes, and err is the reason.
 func (f *flight) look(ask func(ctx context.Context, wanted []string) ([]string, error)) (over bool, err error) {
 	for {
 		seen, s, err := f.lookOnce(ask)
@@ -395,7 +395,7 @@ func (f *flight) noteServed() {
 }
 
 // timeUp returns the error of a caller whose context has ended, with the present error of Redis if
-// there is one. The mutex is held.
+// there is one. The caller holds mu.
 func (f *flight) timeUp(ctx context.Context) error {
 	if f.trouble.err == nil || time.Since(f.trouble.at) > lasting {
 		return ctx.Err()

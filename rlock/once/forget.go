@@ -19,19 +19,19 @@ var forgetEnd string
 
 var forgetScript = wire.ScriptOf(valueSource + forgetEnd)
 
-// longRun is the time that a function may take, after a Forget of its value, for the value not to
-// be kept.
+// longRun is the time that a function may still take after a Forget of its value, so that the value
+// is not kept.
 const longRun = time.Hour
 
-// Forget is for a writer, as in singleflight: calls after it has returned, in any process, get the
-// value of a function that begins after it. A value that is kept is kept no longer. The value of a
-// function that runs now is only for callers that asked before, unless the function runs for an
-// hour more, or for Keep if that is longer. After several Forgets without a run between, it may be
-// for callers alone that asked before the function began. Forget waits for no function.
+// Forget is for a writer, as in singleflight: calls after Forget has returned, in any process, get
+// the value of a function that begins after it. A kept value is no longer kept. The value of a
+// function that runs now is only for callers that asked before, unless the function runs for
+// another hour, or for Keep if that is longer. After several Forgets without a run between them, it
+// may be only for callers that asked before the function began. Forget waits for no function.
 //
-// It sends one command, which is repeated until Redis has answered or ctx ends. If ctx ends, it
-// returns the error of ctx with the last error of Redis, and the value may be forgotten later.
-// Other errors are returned at once ([rlock.ErrNoPermission], [rlock.ErrClosed], [ErrClosed]).
+// It sends one command, and repeats it until Redis has answered or ctx ends. If ctx ends, it
+// returns the error of ctx with the last error of Redis, and the value may be forgotten later. It
+// returns other errors at once ([rlock.ErrNoPermission], [rlock.ErrClosed], [ErrClosed]).
 func (g *Group) Forget(ctx context.Context, key string) error {
 	if err := wire.CheckLength(key); err != nil {
 		return fmt.Errorf("once: forget: %w", err)
@@ -62,7 +62,7 @@ func (g *Group) Forget(ctx context.Context, key string) error {
 	return ErrClosed
 }
 
-// send sends a command once, outside of the lock.
+// send sends a command once, without the lock.
 func (g *Group) send(ctx context.Context, call wire.Call) (rueidis.RedisMessage, error) {
 	redis := g.shared.Redis
 	if redis.Stopped() {

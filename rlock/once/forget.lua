@@ -1,8 +1,8 @@
--- Forgets a value that is kept, and that of a function which runs now, behind value.lua. They stay
--- for those that asked before: see store.lua.
+-- Forgets a kept value, and the value of a function that runs now, behind value.lua. Both stay for
+-- callers that asked before: see store.lua.
 --
 -- KEYS[1]  the hash of the value: see store.lua
--- ARGV[1]  for how long a function may have run that still is not kept, in ms
+-- ARGV[1]  the time, in ms, that a function may still take so that its value is not kept
 local time = redis.call('time')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
 local left = redis.call('pttl', KEYS[1])

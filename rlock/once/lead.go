@@ -26,38 +26,38 @@ var (
 	storeScript = wire.ScriptOf(storeSource)
 )
 
-// A run is one call of a function under the lock, and its result until that is stored or given to
-// callers. Only the flight's goroutine uses it; it writes the fields from value to fit under the
+// A run is one call of a function under the lock, and its result until it is stored or given to
+// callers. Only the flight's goroutine uses a run. It writes the fields from value to fit under the
 // flight's mutex.
 type run struct {
 	id       string
 	number   int // the number among the runs of the flight, from 1
 	caller   *caller
-	clock    int64       // a lower bound of Redis' clock at the beginning of the function, in µs; 0 if unknown
-	began    time.Time   // the beginning by the local clock
+	clock    int64       // a lower bound of Redis' clock at the beginning of the function, in µs; 0 if it is not known
+	began    time.Time   // the beginning of the function by the local clock
 	returned atomic.Bool // the function has returned
 
 	value []byte
 	err   error // the error of ForAll, with kindError
 	kind  string
 	keep  time.Duration
-	ended time.Time     // zero while the function runs
-	fit   []*caller     // the callers that asked before the function returned; of those that are fresh, before it began
-	late  bool          // a store was sent under the hold of the run: the next store is under a later hold
+	ended time.Time     // the end of the function by the local clock; zero while it runs
+	fit   []*caller     // the callers that may get the value: they asked before the function returned, callers with Fresh before it began
+	late  bool          // a store was sent under the hold of the run, so that the next store has a later hold
 	pause time.Duration // the pause before the next store, if Redis refuses this one
 }
 
 // ranBefore reports whether the function of the run had begun when the caller asked.
 func (r *run) ranBefore(c *caller) bool { return c.before >= r.number }
 
-// lead runs the function of a caller under the lock, and stores its value. It returns what round
+// lead runs the function of a caller under the lock, and stores its value. again is what round
 // returns.
 func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	g := f.g
 	r := f.begin()
 	if r == nil {
 		_ = hold.Release(f.ctx)
-		f.void() // the functions of all callers but those that came meanwhile have run
+		f.void() // the functions of all callers have run, but for callers that came meanwhile
 		return g.keeps()
 	}
 	value, err := f.call(hold, r)
@@ -66,7 +66,7 @@ func (f *flight) lead(hold *rlock.Hold) (again bool) {
 	case errors.As(err, &all):
 		kind, keep, value = kindError, g.o.KeepErrors, []byte(all.error.Error())
 	case err != nil:
-		_ = hold.Release(f.ctx) // without an answer the client repeats it
+		_ = hold.Release(f.ctx) // after a release without an answer the client repeats it
 		f.fail(r, err)
 		return g.keeps()
 	}
@@ -93,7 +93,7 @@ func (f *flight) void() {
 	f.endIfIdle()
 }
 
-// fail ends a run and gives the error to its caller. A panic whose caller has left is logged.
+// fail ends a run, and gives the error to its caller. It logs a panic whose caller has left.
 func (f *flight) fail(r *run, err error) {
 	f.mu.Lock()
 	f.run = nil
@@ -105,8 +105,8 @@ func (f *flight) fail(r *run, err error) {
 	}
 }
 
-// store stores the value of a run, releases the lock, and gives the value to the callers that it is
-// for. It returns what round returns.
+// store stores the value of a run, releases the lock, and gives the value to the callers for which
+// it is. again is what round returns.
 func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
 	reply, failed := hold.ReleaseWith(f.ctx, storeSource, []string{f.at}, f.storeArgs(r))
 	diagnosis, explained := wire.Diagnose(failed)
@@ -115,30 +115,30 @@ func (f *flight) store(hold *rlock.Hold, r *run) (again bool) {
 		f.settle(r, recordOf(reply))
 		return f.g.keeps()
 	case errors.Is(failed, rlock.ErrFenced):
-		f.drop() // nothing was stored, and another process may have run since
+		f.drop() // nothing was stored, and another process may have run the function since
 		return true
 	case errors.Is(failed, rlock.ErrUnconfirmed):
-		return true // the next look shows whether it is stored; if not, it is stored under the next hold
+		return true // the next look shows whether the value is stored; if it is not, it is stored under the next hold
 	case diagnosis == wire.Never, errors.Is(failed, rlock.ErrNoPermission), errors.Is(failed, rlock.ErrWrongType):
 		f.refuse(r, fmt.Errorf("once: the value of %q cannot be stored in the key %q: %w", f.key, f.at, explained))
 		return false
 	case diagnosis == wire.NotNow && f.g.o.Finish && time.Since(r.ended) < max(r.keep, grace):
 		s := f.askRecord(r)
 		f.mu.Lock()
-		f.share(r, s) // until it is stored this process alone has it
+		f.share(r, s) // until the value is stored only this process has it
 		f.mu.Unlock()
 		f.rest(r.pause)
 		r.pause = min(2*r.pause, patience)
 		return true
 	default:
-		f.settle(r, f.askRecord(r)) // Redis has refused the value: this process alone has it
+		f.settle(r, f.askRecord(r)) // Redis has refused the value: only this process has it
 		return f.g.keeps()
 	}
 }
 
-// recordOf reads what store.lua returns; nil if that is not understood.
+// recordOf reads the reply of store.lua; nil for any other reply.
 func recordOf(reply rueidis.RedisMessage) *stored {
-	words, err := reply.AsStrSlice() // of a value that is not stored
+	words, err := reply.AsStrSlice() // the reply about a value that is not stored
 	if err != nil {
 		text, _ := reply.ToString()
 		words = strings.SplitN(text, " ", storedWords)
@@ -149,8 +149,8 @@ func recordOf(reply rueidis.RedisMessage) *stored {
 	return nil
 }
 
-// askRecord asks Redis for the record of a value that it has refused to store, without the lock, if
-// a caller needs that. It returns nil without an answer.
+// askRecord asks Redis, without the lock, for the record of a value that it has refused to store,
+// if a caller needs the record. It returns nil without an answer.
 func (f *flight) askRecord(r *run) *stored {
 	f.mu.Lock()
 	needed := slices.ContainsFunc(r.fit, r.ranBefore)
@@ -165,14 +165,14 @@ func (f *flight) askRecord(r *run) *stored {
 	return recordOf(reply)
 }
 
-// notStored returns the arguments of store.lua for a value that is not stored.
+// notStored returns the arguments of store.lua for a value that must not be stored.
 func (f *flight) notStored(r *run) []string {
 	return []string{"0", "0", r.id, kindAbsent, "", "0", strconv.FormatInt(r.clock, 10)}
 }
 
-// storeArgs returns the arguments of store.lua. A value that is stored under a later hold than its
-// run had counts as stored when its function ended, so that it does not pass for a younger one. A
-// look under the lock has shown before that no other value was stored since the function began.
+// storeArgs returns the arguments of store.lua. A value that is stored under a later hold counts as
+// stored when its function ended, so that it does not pass for a younger value. A look under the
+// lock has shown before that no other value was stored since the function began.
 func (f *flight) storeArgs(r *run) []string {
 	if len(r.value) > f.g.o.Most || r.late && r.clock == 0 { // too long, or not comparable with later values
 		return f.notStored(r)
@@ -190,7 +190,8 @@ func (f *flight) storeArgs(r *run) []string {
 	return append(args, strconv.FormatInt(r.clock+(took-took/drift).Microseconds(), 10))
 }
 
-// begin makes the run of the first caller whose function has not run, or returns nil.
+// begin makes the run of the first caller whose function has not run. It returns nil if there is
+// none.
 func (f *flight) begin() *run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,14 +206,14 @@ func (f *flight) begin() *run {
 	return nil
 }
 
-// unstored returns the run whose value is not stored, or nil.
+// unstored returns the run whose value is not stored yet, or nil.
 func (f *flight) unstored() *run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.run
 }
 
-// give gives the value of a run to its callers, and ends the run. The mutex is held.
+// give gives the value of a run to its callers, and ends the run. The caller of give holds mu.
 func (f *flight) give(r *run, s *stored) {
 	f.share(r, s)
 	if f.run == r {
@@ -220,9 +221,9 @@ func (f *flight) give(r *run, s *stored) {
 	}
 }
 
-// share gives the value of a run to the callers that asked before its function returned, without
-// those that a Forget keeps from it. The value is stored as s, which says whether there was a
-// Forget; s is nil if that is not known. The mutex is held.
+// share gives the value of a run to the callers that asked before its function returned, except
+// those from which a Forget keeps the value. The value is stored as s, which tells of a Forget; s
+// is nil if it is not known. The caller of share holds mu.
 func (f *flight) share(r *run, s *stored) {
 	shared := result{r.value, Process, nil}
 	if r.kind == kindError {
@@ -233,7 +234,7 @@ func (f *flight) share(r *run, s *stored) {
 		given := shared
 		switch {
 		case r.ranBefore(c) && (s == nil || s.wasForgotten() && !s.isFor(c.floor)):
-			rest = append(rest, c) // it may have asked after a Forget
+			rest = append(rest, c) // this caller may have asked after a Forget
 			continue
 		case c == r.caller:
 			given = result{shared.value, Ran, unmarked(r.err)}
@@ -283,7 +284,8 @@ func (f *flight) call(hold *rlock.Hold, r *run) ([]byte, error) {
 	return called(hold.With(context.WithValue(ctx, holdKey{}, hold)), c.fn)
 }
 
-// called calls the function in a goroutine of its own, so that runtime.Goexit ends no other.
+// called calls the function in a goroutine of its own, so that runtime.Goexit ends only this
+// goroutine.
 func called(ctx context.Context, fn func(context.Context) ([]byte, error)) (value []byte, err error) {
 	done := make(chan struct{})
 	go func() {

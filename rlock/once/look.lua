@@ -1,9 +1,11 @@
 -- Looks for a value, behind value.lua. The script has no flags, so that it goes to the primary.
 --
 -- KEYS[1]  the hash of the value: see store.lua
--- ARGV[1]  a value counts that was stored later than this time, in µs of Redis' clock
--- ARGV[2]  or whose function began later than this time
--- ARGV[3]  or, if this is "1", that is kept now
+-- A value counts if one of these is true:
+--
+-- ARGV[1]  it was stored later than this time, in µs of Redis' clock
+-- ARGV[2]  its function began later than this time
+-- ARGV[3]  this is "1", and the value is kept now
 --
 -- {now}                        no value counts
 -- {now, s, a, u, b, r, k, v}   the value

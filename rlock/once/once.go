@@ -15,26 +15,27 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/driver"
 )
 
-// Options are the options of a Group. All processes should have the same ones for a key.
+// Options are the options of a Group. For a key, all processes should have the same options.
 type Options struct {
 	// Keep is the time for which a value is given to callers that ask after it was stored. Defaults
-	// to 0: to no such caller.
+	// to 0: no such caller gets it.
 	Keep time.Duration
 	// KeepErrors is Keep for errors that are marked with ForAll.
 	KeepErrors time.Duration
-	// Inline is the length, in bytes, of the longest value that the message to waiting processes
-	// has: each of them reads a longer value. Defaults to 4096; if it is negative they read all.
+	// Inline is the length, in bytes, of the longest value that is sent in the message to waiting
+	// processes. Each of them reads a longer value from Redis. Defaults to 4096. If it is negative,
+	// each process reads every value.
 	Inline int
-	// Most is the length, in bytes, of the longest value that is stored. A longer value is for the
-	// callers of this process alone, and other processes run their own function. Defaults to 1 MiB.
+	// Most is the length, in bytes, of the longest value that is stored. Only the callers of this
+	// process get a longer value; other processes run their own function. Defaults to 1 MiB.
 	Most int
-	// Finish lets a function end, and its value be stored, although no caller waits for it any
-	// more.
+	// Finish lets a function end, and its value be stored, although no caller waits for the value
+	// any more.
 	Finish bool
-	// Tokens gives each hold a fencing token: the lock is one of NewFencedLock, whose counter stays
+	// Tokens gives each hold a fencing token: the lock is from NewFencedLock, and its counter stays
 	// in Redis for each key.
 	Tokens bool
-	// Done is called when a call of Do is about to return, in its goroutine; nil for nothing. It
+	// Done is called when a call of Do is about to return, in its goroutine. It may be nil, and
 	// must not panic.
 	Done func(ctx context.Context, e Event)
 }
@@ -56,24 +57,24 @@ const (
 	Process Source = "process" // the function of another caller of this process
 	Message Source = "message" // another process, by the message of its release
 	Looked  Source = "looked"  // another process, or a kept value, by a look
-	Failed  Source = "failed"  // none: the call returns an error
+	Failed  Source = "failed"  // no source: the call returns an error
 )
 
-// grace is the least time for which a value stays in Redis, for flights whose message was lost. A
-// flight that waits looks every two seconds.
+// grace is the least time for which a value stays in Redis, for flights that lost its message. A
+// waiting flight looks every two seconds.
 const grace = 10 * time.Second
 
 // A Group is one process's part in the runs of all keys. Its methods may be called concurrently.
 type Group struct {
 	locks  *rlock.Client
 	shared *driver.Client // the client behind locks
-	prefix string         // the prefix of its names
+	prefix string         // the prefix of the names of locks
 	o      Options
-	id     string          // begins the ids of the group's runs
+	id     string          // the beginning of the ids of the group's runs
 	runs   atomic.Uint64   // the number of runs
-	ctx    context.Context // ends with Close
+	ctx    context.Context // a context that ends with Close
 	cancel context.CancelFunc
-	stores context.Context // ends lastStore after ctx, at the latest
+	stores context.Context // a context that ends lastStore after ctx, at the latest
 	end    context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -103,8 +104,8 @@ func New(locks *rlock.Client, o Options) *Group {
 const lastStore = 3 * time.Second
 
 // Close ends all calls with ErrClosed, ends the contexts of their functions, and waits for the
-// functions to return. Values of functions that return no error are stored for others, which may
-// take three seconds more if Redis does not answer.
+// functions to return. Values of functions that return no error are stored for other processes. If
+// Redis does not answer, this takes up to three seconds more.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.cancel()
@@ -121,25 +122,25 @@ func (g *Group) Close() {
 func (g *Group) keeps() bool { return g.o.Keep > 0 || g.o.KeepErrors > 0 }
 
 // A caller is one call of Do. The flight's mutex guards place, before, looks, floor and ran, and
-// result until done is closed.
+// guards result until done is closed.
 type caller struct {
 	ctx   context.Context
 	fn    func(context.Context) ([]byte, error)
 	asked time.Time
-	place *list.Element // the element in the flight's callers; nil once the caller does not wait
-	floor int64         // an upper bound of Redis' clock when the caller asked, in µs; 0 if unknown yet
+	place *list.Element // the element in the flight's callers; nil once the caller does not wait any more
+	floor int64         // an upper bound of Redis' clock when the caller asked, in µs; 0 if it is not known yet
 	ran   bool          // the caller's function has begun
 
 	looks  int  // the number of looks of the flight that had begun when the caller asked
-	fresh  bool // the caller takes only a value whose function began after it asked
+	fresh  bool // the caller takes only a value whose function began after the caller asked
 	before int  // the number of functions of the flight that had begun when the caller asked
 	result
 	done chan struct{} // closed when the caller has its result
 }
 
-// takes reports whether the value is for the caller. A kept value is, if it was seen by a look that
-// began after the caller asked: it may have been kept at an earlier look, and forgotten since.
-// Looks are counted, since two local times may be equal:
+// takes reports whether the value is for the caller. A kept value is for the caller only if a look
+// that began after the caller asked has found it: at an earlier look it may have been kept, and
+// forgotten since. Looks are counted, since two local times may be equal:
 //
 //	this process      Redis                   another goroutine
 //	a look begins     the value is kept
@@ -160,7 +161,7 @@ type result struct {
 }
 
 type (
-	// A nested is the key under which the context of a function has its run.
+	// A nested is the key under which the context of a function has the run of the function.
 	nested struct {
 		client *driver.Client
 		key    string
@@ -169,22 +170,22 @@ type (
 )
 
 // Fresh returns a context for a caller that must see its own write: with it [Group.Do] returns no
-// kept value, and none whose function began before the call. Such callers share the value of a
-// function that begins after their calls. The context of that function is fresh as well, for what
-// it asks of other keys.
+// kept value, and no value whose function began before the call. Callers with Fresh share the value
+// of a function that begins after their calls. The context of this function is fresh as well, for
+// calls about other keys.
 func Fresh(ctx context.Context) context.Context { return contract.WithFresh(ctx, true) }
 
 // HoldOf returns the hold under which a function runs, from its context: for guarded writes
-// ([rlock.Hold.Write]) and tokens of its own. It is nil for any other context. The function must
-// not release it.
+// ([rlock.Hold.Write]) and tokens of its own. For any other context it returns nil. The function
+// must not release the hold.
 func HoldOf(ctx context.Context) *rlock.Hold {
 	h, _ := ctx.Value(holdKey{}).(*rlock.Hold)
 	return h
 }
 
 // Do returns the result of fn, or of the function of another caller of the key, in any process, by
-// the rule of the package comment; shared is set if it is the result of another caller's function.
-// The value must not be changed: other callers have the same one.
+// the rule of the package comment. shared is set if it is the result of another caller's function.
+// The value must not be changed, since other callers have the same slice.
 //
 // The context of fn has the values of ctx. It ends when the lock is lost, and, unless
 // [Options].Finish is set, when no caller of this process waits any more. It does not end with ctx
@@ -204,8 +205,8 @@ func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]
 	return c.value, c.source != Ran && c.source != Failed, c.err
 }
 
-// await waits until a flight of the key has given the caller its result. It returns an error if the
-// caller has none.
+// await waits until a flight of the key has given the caller its result. It returns an error if it
+// could not give one.
 func (g *Group) await(key string, c *caller) error {
 	if r, _ := c.ctx.Value(nested{g.shared, key}).(*run); r != nil && !r.returned.Load() {
 		return ErrNested
@@ -225,8 +226,8 @@ func (g *Group) await(key string, c *caller) error {
 	}
 }
 
-// join adds the caller to the flight of the key, and begins one if there is none. It returns nil if
-// the group is closed.
+// join adds the caller to the flight of the key, or to a new flight if there is none. It returns
+// nil if the group is closed.
 func (g *Group) join(key string, c *caller) *flight {
 	for {
 		f, has := g.flight(key, c)
@@ -237,8 +238,8 @@ func (g *Group) join(key string, c *caller) *flight {
 	}
 }
 
-// flight returns the flight of the key. If there is none it begins one with the caller: then has is
-// true.
+// flight returns the flight of the key. If there is none, it begins a flight with the caller, and
+// has is true.
 func (g *Group) flight(key string, c *caller) (f *flight, has bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -256,7 +257,7 @@ func (g *Group) flight(key string, c *caller) (f *flight, has bool) {
 	return f, true
 }
 
-// forget takes out a flight that is over.
+// forget removes a flight that is over.
 func (g *Group) forget(f *flight) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

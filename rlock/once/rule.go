@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A stored is a value as Redis has it. Its times are by Redis' clock, in µs.
+// A stored is a value as Redis has it. Its times are in µs of Redis' clock.
 type stored struct {
 	at     int64  // the time of the store; 0 for no value
-	before int64  // the value is for those that asked before this time: at, or earlier after a Forget
-	until  int64  // the end of the time for which it is kept
-	began  int64  // a lower bound of the time at which its function began; 0 if unknown
-	run    string // the id of the run that made it
+	before int64  // the value is for callers that asked before this time: at, or an earlier time after a Forget
+	until  int64  // the end of the time for which the value is kept
+	began  int64  // a lower bound of the time at which its function began; 0 if it is not known
+	run    string // the id of the run that made the value
 	kind   string // kindValue, kindError or kindAbsent
 	value  string
 }
@@ -20,16 +20,16 @@ type stored struct {
 // The kinds of a stored.
 const (
 	kindValue  = "v"
-	kindError  = "e" // the text of an error that is for all
-	kindAbsent = "-" // the value is too long for the message, and is to be read in Redis
+	kindError  = "e" // the text of an error that is marked with ForAll
+	kindAbsent = "-" // the value is too long for the message, and has to be read from Redis
 )
 
 // isFor reports whether the value is for a caller that asked when Redis' clock was at most floor:
-// it was stored after that, and its function began after each Forget before that. A floor of 0 is
-// not known yet.
+// the value was stored later, and its function began after each Forget before the call. A floor of
+// 0 is not known yet.
 func (s *stored) isFor(floor int64) bool { return floor > 0 && s.at > 0 && s.before > floor }
 
-// isKept reports whether the value was kept when Redis' clock was at now. A reading of 0 is none.
+// isKept reports whether the value was kept when Redis' clock was at now. A now of 0 is not known.
 func (s *stored) isKept(now int64) bool { return now > 0 && s.at > 0 && now < s.until }
 
 // wasForgotten reports whether a Forget came after the function had begun.
@@ -40,14 +40,14 @@ func (s *stored) wasForgotten() bool { return s.before < s.at }
 func (s *stored) beganAfter(floor int64) bool { return floor > 0 && s.began > floor }
 
 // parse reads the text that store.lua returns: "<at> <before> <until> <began> <run> <kind>
-// <value>"; ok is false for another text.
+// <value>"; ok is false for any other text.
 func parse(text string) (s stored, ok bool) {
 	return readStored(strings.SplitN(text, " ", storedWords))
 }
 
-const storedWords = 7 // of a stored in Redis
+const storedWords = 7 // the number of words of a stored in Redis
 
-// readStored reads a value from these words; ok is false if they are none.
+// readStored reads a value from its words. ok is false for any other words.
 func readStored(words []string) (s stored, ok bool) {
 	if len(words) != storedWords {
 		return s, false
@@ -62,7 +62,7 @@ func readStored(words []string) (s stored, ok bool) {
 	return s, s.kind == kindValue || s.kind == kindError || s.kind == kindAbsent
 }
 
-// earlier returns the lesser of two bounds; 0 is no bound.
+// earlier returns the lesser of two bounds; 0 stands for no bound.
 func earlier(a, b int64) int64 {
 	switch {
 	case a == 0:
@@ -74,11 +74,11 @@ func earlier(a, b int64) int64 {
 }
 
 // A reading is Redis' clock in the answer to a command, and the local time at which the command was
-// sent. The zero reading is none.
+// sent. The zero reading is no reading.
 type reading struct {
-	clock int64 // µs
+	clock int64 // the clock in µs
 	sent  time.Time
-	look  int // the number of the look that the command was, among those of its flight; 0 for no look
+	look  int // the number of the command among the looks of its flight; 0 if it was no look
 }
 
 // drift is the largest difference between the rates of two clocks: one in so many.

@@ -1,26 +1,27 @@
--- Stores a value, behind value.lua, as a part of the release of its lock, and returns it as the
--- answer for those that wait: see ReleaseWith. The value is never as old as the one before it.
+-- Stores a value, behind value.lua, as a part of the release of its lock, and returns the value as the
+-- answer to waiting calls: see ReleaseWith. The value counts as newer than the value before it.
 --
--- A value whose function began before a Forget is for those alone that asked before the Forget.
--- Of several since the last store, the hash has the first and the last: if only the last came after
--- the beginning, there may have been others between, and the value is for those alone that asked
--- before the function began.
+-- If the function began before a Forget, the value is only for callers that asked before the Forget. Of
+-- several Forgets since the last store, the hash has the first and the last. If only the last one came
+-- after the beginning of the function, there may have been others in between: then the value is only
+-- for callers that asked before the function began.
 --
--- KEYS[1]  the hash of the value: s stored at, a for those that asked before this time, u kept
---          until, b its function began (µs of Redis' clock), r run, k kind, v value; e and f, the
---          first and the last Forget since the store, -1 for none: see forget.lua
--- ARGV[1]  for how long it is kept, in µs
--- ARGV[2]  when the hash expires, in ms
+-- KEYS[1]  the hash of the value. Times in µs of Redis' clock: s of the store; a, the value is for
+--          callers that asked before it; u, the value is kept until it; b of the beginning of the
+--          function. r the run, k the kind, v the value; e and f the first and the last Forget since
+--          the store, -1 for none: see forget.lua
+-- ARGV[1]  the time for which the value is kept, in µs
+-- ARGV[2]  the time after which the hash expires, in ms
 -- ARGV[3]  the run
--- ARGV[4]  the kind: v for a value, e for an error; - for one that is not stored
+-- ARGV[4]  the kind: v for a value, e for an error; - for a value that must not be stored
 -- ARGV[5]  the value
--- ARGV[6]  the longest value that an answer has, in bytes
--- ARGV[7]  when its function began, at the earliest, in µs; 0 if that is not known
--- ARGV[8]  of a value that is stored under a later hold than that of its run: when its function had
---          ended, in µs
+-- ARGV[6]  the length of the longest value in an answer, in bytes
+-- ARGV[7]  the earliest time at which the function may have begun, in µs; 0 if it is not known
+-- ARGV[8]  only if the value is stored under a later hold than its run had: the time at which its
+--          function ended, in µs
 --
--- "<s> <a> <u> <b> <run> <kind> <value>", or with the kind "-" and no value if that is longer
--- {s, a, u, b, run, "-", ""}               of a value that is not stored; it is no answer
+-- "<s> <a> <u> <b> <run> <kind> <value>"   the value, or "-" and "" for the kind and a longer value
+-- {s, a, u, b, run, "-", ""}               the value must not be stored; this is no answer
 local there = s or f -- the hash exists, and has an expiry
 local now = tonumber(ARGV[8])
 if not now then
@@ -34,7 +35,7 @@ if last >= now then
 end
 s, u = string.format('%.0f', now), string.format('%.0f', now + ARGV[1])
 a = s
-if forgotten >= began then -- the function may have read its data before that; a is less than s then
+if forgotten >= began then -- the function may have read its data before the Forget; then a is less than s
 	a, u = string.format('%.0f', math.min(math.max(first, began), now - 1)), s
 end
 if ARGV[4] == '-' then

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the hash of the value: see store.lua
 --
--- an error "WRONGTYPE": it is no hash, or has other fields, and nothing was changed
+-- an error "WRONGTYPE": the key is no hash, or has other fields, and nothing was changed
 local s, a, u, b, r, k, e, f = unpack(redis.call('hmget', KEYS[1], 's', 'a', 'u', 'b', 'r', 'k', 'e', 'f'))
 local ours
 if s then

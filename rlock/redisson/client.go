@@ -19,8 +19,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A Client makes synchronizers over the connections of an rlock client. It has no connection of its
-// own. Its methods may be called concurrently.
+// A Client makes synchronizers over the connections of an rlock client. It has no connections of
+// its own. Its methods may be called concurrently.
 type Client struct {
 	shared *driver.Client
 	prefix string
@@ -32,7 +32,7 @@ type Client struct {
 	turns   turns
 }
 
-// New returns a client over the connections of c. Make one for each c: of two the later one gets
+// New returns a client over the connections of c. Make one for each c: of two, the later one gets
 // all messages, and callers that wait in the other look every two seconds. It needs no Close. When
 // c is closed, calls return [rlock.ErrClosed] and the contexts of the permits end; Redis keeps the
 // permits until their leases end. New panics if c is nil.
@@ -41,18 +41,19 @@ func New(c *rlock.Client) *Client {
 	return &Client{shared: shared, prefix: prefix, rooms: make(map[string]*room), keeping: keeping{held: make(map[permitID]*Permit)}}
 }
 
-// Semaphore returns the semaphore of that name. It asks Redis nothing.
+// Semaphore returns the semaphore of that name. It sends no command.
 func (c *Client) Semaphore(name string) *Semaphore {
 	return &Semaphore{c.object(name, semaphoreChannel)}
 }
 
-// PermitSemaphore returns the semaphore of permits with leases of that name. It asks Redis nothing.
+// PermitSemaphore returns the semaphore of that name whose permits have leases. It sends no
+// command.
 func (c *Client) PermitSemaphore(name string) *PermitSemaphore {
 	o := c.object(name, semaphoreChannel)
 	return &PermitSemaphore{object: o, set: braced(o.key) + ":timeout"}
 }
 
-// CountDownLatch returns the latch of that name. It asks Redis nothing.
+// CountDownLatch returns the latch of that name. It sends no command.
 func (c *Client) CountDownLatch(name string) *CountDownLatch {
 	return &CountDownLatch{c.object(name, latchChannel)}
 }
@@ -63,8 +64,8 @@ type object struct {
 	name    string // the name without the prefix
 	key     string
 	channel string
-	err     error // the error of a name that no synchronizer can have; or nil
-	torn    error // the error of a name that cannot work in a Cluster; or nil
+	err     error // the error of a name that no synchronizer can have, or nil
+	torn    error // the error of a name that cannot work in a Cluster, or nil
 }
 
 // braced returns the name as Redisson puts it into other names: in braces, unless it has an opening
@@ -97,7 +98,7 @@ func (c *Client) object(name string, channel func(key string) string) object {
 //go:embed scripts/*.lua
 var files embed.FS
 
-// The scripts, each with its KEYS, ARGV and replies on top of its file.
+// The scripts. Each file begins with its KEYS, ARGV and replies.
 var (
 	semaphoreAcquire = script("number", "semaphore_acquire")
 	semaphoreAdd     = script("semaphore_add")
@@ -131,11 +132,11 @@ func script(names ...string) *wire.Script {
 	return wire.ScriptOf(text)
 }
 
-// byPublish stands, among the arguments of a script, for the command by which the script notifies
-// waiters: a lazy client knows that command only once it is connected.
+// byPublish stands in the arguments of a script for the command that notifies waiters: a lazy
+// client knows this command only once it is connected.
 const byPublish = "\x00publish"
 
-// publishing returns the arguments with that command in place of byPublish.
+// publishing returns the arguments with the command that notifies waiters in place of byPublish.
 func publishing(r *wire.Redis, args []string) []string {
 	i := slices.Index(args, byPublish)
 	if i < 0 {
@@ -153,8 +154,8 @@ func (o *object) call(ctx context.Context, s *wire.Script, keys []string, args .
 	return o.send(ctx, wire.Call{Script: s, Keys: append([]string{o.key}, keys...), Args: args}, true)
 }
 
-// send makes a call. first is set if no call with the same id may still be executed, so that this
-// one may use the direct connection.
+// send makes a call. If first, no call with the same id may still be executed, so that this call
+// may use the direct connection.
 func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidis.RedisMessage, _ fate, _ error) {
 	r := o.client.shared.Redis
 	switch {
@@ -176,7 +177,7 @@ func (o *object) send(ctx context.Context, call wire.Call, first bool) (m rueidi
 	order := wire.Order{Call: call, Slot: r.SlotOf(o.key), First: first, At: time.Now()}
 	m, err := wire.Promptly(ctx, r, order.Slot, func(within context.Context) (rueidis.RedisMessage, error) {
 		if r.Ends() {
-			within = context.Background() // with a context that may end a call costs a few per cent more
+			within = context.Background() // a context that may end makes the call a few per cent slower
 		}
 		result, sent := r.Send(within, order)
 		if sent.IsLate() {
@@ -217,9 +218,9 @@ func (o *object) failed(err error) (m rueidis.RedisMessage, f fate, _ error) {
 	}
 }
 
-// repeat makes a call that takes effect once, however often it is sent, until it is executed or
-// refused, ctx ends, or the time is up. unsure is set if a command without an answer may still be
-// executed.
+// repeat makes a call that takes effect once, however often it is sent. It repeats the call until
+// Redis has executed or refused it, ctx ends, or the time is up. unsure is set if a command without
+// an answer may still be executed.
 func (o *object) repeat(ctx context.Context, within time.Duration, call func(ctx context.Context, first bool) (int64, fate, error)) (n int64, f fate, unsure bool, err error) {
 	r := o.client.shared.Redis
 	over := time.NewTimer(within)
@@ -267,8 +268,8 @@ func (o *object) number(ctx context.Context, s *wire.Script, keys []string, args
 	return n, o.believe(ctx, n)
 }
 
-// believe returns an error if a replica, whose data may be old, answered to a script that nothing
-// was there, or that nothing was changed. A script that writes is refused there.
+// believe returns an error if changed is 0 and the server is a replica: its data may be old. A
+// script that writes is refused there.
 func (o *object) believe(ctx context.Context, changed int64) error {
 	if changed > 0 {
 		return nil
@@ -279,7 +280,7 @@ func (o *object) believe(ctx context.Context, changed int64) error {
 	return nil
 }
 
-// read reads the counter, 0 if there is none.
+// read reads the counter; 0 if there is none.
 func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 	r := o.client.shared.Redis
 	switch {
@@ -309,7 +310,7 @@ func (o *object) read(ctx context.Context) (n int64, f fate, err error) {
 	return 0, f, o.named(wire.ExplainTo(caller, err))
 }
 
-// errNoNumber is the error of a synchronizer whose key has a text that is no number.
+// errNoNumber is the error of a synchronizer whose key has a text that is not a number.
 var errNoNumber = fmt.Errorf("%w: it is no number", rlock.ErrWrongType)
 
 func isNoNumber(err error) bool {

@@ -1,8 +1,8 @@
 // Package redisson has Redisson's other synchronizers, on Redisson's own keys, channels and
 // messages: [Semaphore] (RSemaphore), [PermitSemaphore] (RPermitExpirableSemaphore) and
 // [CountDownLatch] (RCountDownLatch). It is for fleets that move from Java to Go, or have both. For
-// a new program rlock's own semaphore is better, which has holders, leases and one queue over all
-// processes: see docs/redisson.md.
+// a new program rlock's own semaphore is better: it has holders, leases and one queue over all
+// processes. See docs/redisson.md.
 //
 //	sync := redisson.New(client)
 //	s := sync.Semaphore("downloads")
@@ -29,17 +29,17 @@
 //
 // # Better than Redisson, and where not
 //
-// Redisson's waiters sleep for ever after a lost message; these look again. A command without an
-// answer is not sent again where that could take effect twice: the call returns
-// [rlock.ErrUnconfirmed]. So a call that waits for a [Semaphore] reads the number before it takes
-// from it; commands about a [Permit] name its id, and are sent again. The latch wakes on its
-// deletion. A [Permit] can be kept by a watchdog. Two things remain as in Redisson: a [Semaphore]
-// knows no holder, so that permits of a process that has died stay taken; and a latch cannot
-// distinguish a new count from the former one.
+// Redisson's waiters sleep for ever after a lost message; waiters of this package look again. A
+// command without an answer is not sent again if it could take effect twice: the call returns
+// [rlock.ErrUnconfirmed]. So a call that waits for a [Semaphore] reads the number of permits before
+// it takes any. Commands about a [Permit] name its id, and are sent again. Waiters of a latch wake
+// when it is deleted. A [Permit] can be kept by a watchdog. Two things remain as in Redisson: a
+// [Semaphore] knows no holder, so that permits of a process that has died stay taken; and a latch
+// cannot distinguish a new count from the former one.
 //
 // # Failure
 //
 // A command that Redis has not executed is sent again by a call that waits, until its context ends.
-// A call whose context ends while its command is in flight returns when that has its answer, or has
-// waited for it as long as an Unlock would.
+// A call whose context ends while its command is in flight returns when the answer comes, at the
+// latest after the time of an Unlock.
 package redisson

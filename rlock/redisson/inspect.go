@@ -18,7 +18,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// The kinds of synchronizers, as a [State] has them.
+// The kinds of synchronizers in a [State].
 const (
 	KindSemaphore       rlock.Kind = "RSemaphore"
 	KindPermitSemaphore rlock.Kind = "RPermitExpirableSemaphore"
@@ -29,29 +29,30 @@ const (
 type State struct {
 	Name string
 	// Kind is the kind, "" if it is not known. In Redis the number of a semaphore, the number of a
-	// latch and any other number are alike: the kind is known by permits that are taken, or clients
-	// that listen.
+	// latch and any other number are alike: only taken permits, or clients that listen, show the
+	// kind.
 	Kind    rlock.Kind
 	Present bool          // the key exists
-	Number  int64         // the free permits, perhaps fewer than 0, or the count of a latch
+	Number  int64         // the number of free permits, which may be negative, or the count of a latch
 	Lease   time.Duration // the time until the key expires; rlock.NoExpiry if it stays
 	// Taken are the first inspect.Limit of the permits of a PermitSemaphore that are taken, and
 	// TakenCount is the number of all. Permits whose leases have ended are among them until the
 	// next call of any client.
 	Taken      []Taken
 	TakenCount int
-	Listening  int // the number of clients that listen, up to a minute after their last wait; -1 if unknown
+	Listening  int // the number of clients that listen, up to a minute after their last wait; -1 if it is not known
 }
 
-// Taken is a permit that is taken.
+// Taken is a permit that some process has taken.
 type Taken struct {
 	ID      string
-	Lease   time.Duration    // the rest of its lease, 0 if it has ended; rlock.NoExpiry for one without an end
-	Process *inspect.Process // the process that took it; nil if unknown, as for Java
+	Lease   time.Duration    // the rest of the lease; 0 if it has ended; rlock.NoExpiry for a permit without an end
+	Process *inspect.Process // the process that took the permit; nil if it is not known, as for Java
 }
 
 // Inspect reads the state of the synchronizer of that name, for operators. It fails with
-// [rlock.ErrWrongType] if the key is something else, and else as [inspect.Inspector.Lock] does.
+// [rlock.ErrWrongType] if the key is something else. Its other errors are the errors of
+// [inspect.Inspector.Lock].
 func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	s := c.PermitSemaphore(name)
 	state := State{Name: name, Listening: -1}
@@ -73,9 +74,9 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 		r.Client.B().Time().Build(),
 		r.Client.B().Arbitrary("PUBSUB", count, s.channel).Build(), r.Client.B().Arbitrary("PUBSUB", count, latchChannel(s.key)).Build(),
 	}
-	if c.torn(s.set, s.key) { // there can be no such set: no script may have both keys
+	if c.torn(s.set, s.key) { // no script may have both keys, so there is no such set
 		for i := range questions[2:4] {
-			questions[2+i] = r.Arbitrary(s.key, "ZCOUNT", "-inf", "+inf") // a number is no set either
+			questions[2+i] = r.Arbitrary(s.key, "ZCOUNT", "-inf", "+inf") // an error if the key is a number, which has no set
 		}
 	}
 	replies, err := r.Survey(ctx, keys.Slot, questions...)
@@ -94,7 +95,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 	return state, nil
 }
 
-// torn reports whether keys are of different slots.
+// torn reports whether the two keys have different slots.
 func (c *Client) torn(one, other string) bool {
 	return c.shared.Redis.InCluster() && wire.HashSlot(one) != wire.HashSlot(other)
 }
@@ -118,7 +119,7 @@ func (s *State) read(replies []rueidis.RedisResult) (err error) {
 	members, err3 := replies[3].AsZScores()
 	clock, err4 := replies[4].AsIntSlice()
 	switch err = cmp.Or(err, err2, err3, err4); {
-	case errors.Is(wire.Explain(err), rlock.ErrWrongType), err == nil && len(clock) != 2: // no set of permits
+	case errors.Is(wire.Explain(err), rlock.ErrWrongType), err == nil && len(clock) != 2: // the key has no set of permits
 		return nil
 	case err != nil:
 		return err
@@ -138,7 +139,7 @@ func (s *State) read(replies []rueidis.RedisResult) (err error) {
 	return nil
 }
 
-// never is the end of a permit without one.
+// never is the end of a permit that does not end.
 const never = 922337203685477
 
 // listeners counts the clients that listen, by the replies about the channels of a semaphore and of
@@ -168,10 +169,10 @@ func (s *State) locate(p *wire.Processes) {
 	}
 }
 
-// Names returns the names of synchronizers that match a pattern of Redis' KEYS, "" for all, in
-// their order: of those that have permits taken, and of those for which clients listen. Others
-// cannot be distinguished from any number. It reads the keyspace in pages. Beside an error there
-// may be names, those on the other nodes of a Cluster.
+// Names returns the sorted names of the synchronizers that match a pattern of Redis' KEYS, "" for
+// all. It finds synchronizers with taken permits, and with clients that listen; others look like
+// any number. It reads the keyspace in pages. Beside an error it may return the names on the other
+// nodes of a Cluster.
 func (c *Client) Names(ctx context.Context, pattern string) (names []string, err error) {
 	r := c.shared.Redis
 	pattern = wire.Literal(c.prefix) + cmp.Or(pattern, "*")

@@ -10,16 +10,15 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// A keeping has the permits that a client holds. It renews the permits that the watchdog keeps,
-// ends a permit whose lease ends, and ends all when the client closes. It has no goroutine before
-// the first permit.
+// A keeping has the permits that a client holds. It renews the permits of the watchdog, ends a
+// permit whose lease ends, and ends all when the client closes. It has no goroutine before the
+// first permit.
 //
-// Its [lease.Keeper] is not the one that keeps the locks of the client. Package driver sends a
-// batch of tenures, polls package core for the command of each, and lets the answers land there. A
-// permit has no tenure, and one command renews all permits of a semaphore. A common keeper would
-// save a goroutine and the ten lines of start, and driver would have to tell permits from tenures
-// in each batch: all else in this file says when a permit is renewed or ends, which no keeper
-// knows.
+// Its [lease.Keeper] is not the keeper of the client's locks. Package driver sends a batch of
+// tenures, polls package core for the command of each, and gives the answers to core. A permit has
+// no tenure, and one command renews all permits of a semaphore. A common keeper would save a
+// goroutine and the ten lines of start, but driver would have to tell permits from tenures in each
+// batch. The rest of this file says when a permit is renewed or ends, which no keeper knows.
 type keeping struct {
 	once   sync.Once
 	keeper *lease.Keeper
@@ -34,7 +33,7 @@ type permitID struct{ key, raw string }
 
 func (p *Permit) id() permitID { return permitID{p.of.key, p.raw} }
 
-// begin begins to keep the permit, and reports whether it does: not once the client is closed.
+// begin begins to keep the permit. It reports false if the client is closed.
 func (k *keeping) begin(p *Permit) bool {
 	k.once.Do(func() { k.start(p.of.client) })
 	k.mu.Lock()
@@ -48,7 +47,7 @@ func (k *keeping) begin(p *Permit) bool {
 	return true
 }
 
-// schedule has the permit renewed, or ended, when its time comes.
+// schedule sets the time at which the permit is renewed, or ends.
 func (k *keeping) schedule(p *Permit) {
 	p.mu.Lock()
 	at, over, ends := p.renewal(), p.over, p.ends()
@@ -65,7 +64,7 @@ func (k *keeping) schedule(p *Permit) {
 	}
 }
 
-// retry has the permit renewed again after a failure, soon, or ended when its validity is over.
+// retry schedules the permit soon after a failure, or at the end of its validity.
 func (k *keeping) retry(p *Permit) {
 	p.mu.Lock()
 	at := time.Now().Add(p.term.lease / 10)
@@ -153,7 +152,7 @@ func (p *Permit) Group() uint32 {
 }
 
 // renewal returns the time of the next renewal, or the end of the validity if the permit is not
-// renewed. The mutex is locked.
+// renewed. The caller holds p.mu.
 func (p *Permit) renewal() time.Time {
 	if p.term.kind != kept {
 		return p.until
@@ -165,7 +164,8 @@ func (p *Permit) renewal() time.Time {
 	return p.until.Add(-2 * length / 3)
 }
 
-// Due ends a permit whose validity is over, and else reports whether it is to be renewed now.
+// Due ends a permit whose validity is over. For any other permit it reports whether the permit is
+// to be renewed now.
 func (p *Permit) Due(now time.Time) (send bool) {
 	p.mu.Lock()
 	over, ends, until, renewal, renews := p.over, p.ends(), p.until, p.renewal(), p.term.kind == kept
@@ -189,7 +189,7 @@ func (p *Permit) Due(now time.Time) (send bool) {
 	return renews
 }
 
-// renew implements [lease.Sender]: one command for the permits of a semaphore.
+// renew implements [lease.Sender]. It sends one command for all permits of a semaphore.
 func (c *Client) renew(_ context.Context, _ uint32, batch []lease.Renewable) (reached bool) {
 	type one struct {
 		*Permit

@@ -9,17 +9,17 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A CountDownLatch is Redisson's RCountDownLatch: a count in Redis that any client may count down,
-// and that others wait for until it is zero. A latch without a count is open. Its methods may be
-// called concurrently.
+// A CountDownLatch is Redisson's RCountDownLatch: a count in Redis. Any client may count down, and
+// others wait until the count is zero. A latch without a count is open. Its methods may be called
+// concurrently.
 //
-// A new count may follow at once after zero. A caller that still waits then, here or in Java, waits
-// for the new count too: nothing distinguishes the two.
+// A new count may follow zero at once. A caller that still waits then, here or in Java, waits for
+// the new count too: nothing distinguishes the two.
 type CountDownLatch struct{ object }
 
 // TrySetCount sets the count if there is none, and reports whether it did. After
-// [rlock.ErrUnconfirmed] it may have. A count below 1 is [rlock.ErrInvalidConfig]: Redisson would
-// store it, and block further counts.
+// [rlock.ErrUnconfirmed] the count may be set. A count below 1 is [rlock.ErrInvalidConfig]:
+// Redisson would store it, and refuse later counts.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, n int64) (bool, error) {
 	if n < 1 {
 		return false, l.named(fmt.Errorf("%w: a count of %d: use at least 1", rlock.ErrInvalidConfig, n))
@@ -29,8 +29,8 @@ func (l *CountDownLatch) TrySetCount(ctx context.Context, n int64) (bool, error)
 }
 
 // CountDown takes one off the count, and opens the latch at zero. Without a count it does nothing.
-// After [rlock.ErrUnconfirmed] it may have counted: the command is not sent again, since each one
-// would count.
+// After [rlock.ErrUnconfirmed] it may have counted: the command is not sent again, since each
+// command would count.
 func (l *CountDownLatch) CountDown(ctx context.Context) error {
 	_, err := l.number(ctx, latchDown, []string{l.channel}, byPublish)
 	return err
@@ -42,8 +42,9 @@ func (l *CountDownLatch) Count(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// Await returns when the latch is open, with the error of ctx if that ends before. Unlike
-// Redisson's it returns also when the latch was deleted or has expired, two seconds later at most.
+// Await returns when the latch is open, or with the error of ctx if ctx ends first. Unlike
+// Redisson's Await it also returns when the latch was deleted or has expired, at most two seconds
+// later.
 func (l *CountDownLatch) Await(ctx context.Context) error {
 	_, err := l.wait(ctx, -1, false, func(ctx context.Context, _ look) (bool, time.Duration, fate, error) {
 		n, f, err := l.read(ctx)
@@ -56,8 +57,8 @@ func (l *CountDownLatch) Await(ctx context.Context) error {
 }
 
 // Delete opens the latch, and reports whether it had a count. Waiters in Go return. Waiters in Java
-// sleep until the next count is zero, since Redisson's message for a deletion is that for a new
-// count.
+// sleep until the next count is zero, since Redisson's message for a deletion is also its message
+// for a new count.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	was, err := l.number(ctx, latchDelete, []string{l.channel}, byPublish)
 	return was == 1, err

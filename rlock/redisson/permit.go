@@ -16,8 +16,8 @@ import (
 // A Permit is a permit that this process holds. Its methods may be called concurrently.
 //
 // Another process that has the id may change the permit. If it releases the permit, or gives it a
-// shorter lease that ends, this process notices that by the next renewal, at most a third of
-// [rlock.Config].Lease later; of a permit with a fixed lease by its Release.
+// shorter lease that ends, this process notices by the next renewal, at most a third of
+// [rlock.Config].Lease later. If the permit has a fixed lease, this process notices by its Release.
 type Permit struct {
 	of    *PermitSemaphore
 	raw   string
@@ -26,28 +26,28 @@ type Permit struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	changing chan struct{} // has a value while a call changes the lease
+	changing chan struct{} // has a value while a call changes the term
 
 	mu      sync.Mutex // guards the fields below
 	term    term
-	until   time.Time     // the end of the validity that Redis has confirmed; without meaning if the term is endless
-	most    time.Duration // the longest lease that is trusted, since a change without an answer may be executed late; 0: any
+	until   time.Time     // the end of the validity that Redis has confirmed; not used if the term is endless
+	most    time.Duration // the longest lease that is trusted, since a change without an answer may be executed late; 0 for any lease
 	changes uint64        // the number of changes of the term: a renewal that was sent before a change does not count
-	over    bool          // released or lost
+	over    bool          // the permit was released or lost
 }
 
-// A term is how a permit ends.
+// A term says how a permit ends.
 type term struct {
 	kind  termKind
-	lease time.Duration // 0 if it is endless
+	lease time.Duration // the lease; 0 if the term is endless
 }
 
 type termKind uint8
 
 const (
-	fixed   termKind = iota // ends with its lease
-	kept                    // ends by its release: the watchdog renews its lease
-	endless                 // ends by its release: it has no lease
+	fixed   termKind = iota // the permit ends with its lease
+	kept                    // the permit ends by its release: the watchdog renews its lease
+	endless                 // the permit ends by its release: it has no lease
 )
 
 func (s *PermitSemaphore) newPermit(t term) *Permit {
@@ -56,8 +56,7 @@ func (s *PermitSemaphore) newPermit(t term) *Permit {
 	return p
 }
 
-// term returns the term of a permit with a lease of that length; 0 is for a permit that the
-// watchdog keeps.
+// term returns the term of a permit with a lease of that length; 0 stands for the watchdog.
 func (s *PermitSemaphore) term(length time.Duration) (term, error) {
 	if length == 0 {
 		return term{kept, s.client.shared.Config.Lease}, nil
@@ -65,20 +64,20 @@ func (s *PermitSemaphore) term(length time.Duration) (term, error) {
 	return term{fixed, length}, s.checkLease(length)
 }
 
-// ID returns the id of the permit, as Redisson writes it. With it another client may release the
+// ID returns the id of the permit, as Redisson writes it. By the id another client may release the
 // permit.
 func (p *Permit) ID() string { return hex.EncodeToString([]byte(p.raw)) }
 
 // Context returns a context that ends when the permit does. Its cause is [rlock.ErrNotHeld] after a
-// release by this client, [rlock.ErrLost] before its lease can end in Redis or when Redis has said
-// that it is gone, and [rlock.ErrClosed] when [rlock.Client.Close] is called: then nothing renews
-// the permit, which stays in Redis until its lease ends.
+// release by this client, [rlock.ErrLost] before its lease can end in Redis or when Redis has
+// reported it gone, and [rlock.ErrClosed] when [rlock.Client.Close] is called: then nothing renews
+// the permit, and Redis keeps it until its lease ends.
 func (p *Permit) Context() context.Context { return p.ctx }
 
-// Err returns nil while the permit is held, then why it is not.
+// Err returns nil while the permit is held, and then the cause of its end.
 func (p *Permit) Err() error {
 	p.mu.Lock()
-	ended := !p.over && p.ends() && !time.Now().Before(p.until) // before the watchdog has noticed
+	ended := !p.over && p.ends() && !time.Now().Before(p.until) // the watchdog may not have noticed yet
 	p.mu.Unlock()
 	if ended {
 		p.end(p.ended())
@@ -86,10 +85,10 @@ func (p *Permit) Err() error {
 	return context.Cause(p.ctx)
 }
 
-// Extend gives the permit a lease of d that begins now, longer or shorter than the rest of its
-// present lease. The watchdog does not renew it then; if d is 0 it does. It returns [rlock.ErrLost]
-// or [rlock.ErrNotHeld] if the permit has ended. After [rlock.ErrUnconfirmed] the lease may be
-// either, and the permit counts as held for the shorter one.
+// Extend gives the permit a lease of d that begins now, longer or shorter than the rest of the
+// present one. From then on the watchdog does not renew the permit, unless d is 0. It returns
+// [rlock.ErrLost] or [rlock.ErrNotHeld] if the permit has ended. After [rlock.ErrUnconfirmed] Redis
+// may have either lease, and the permit counts as held for the shorter one.
 func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 	t, err := p.of.term(d)
 	if err != nil {
@@ -126,10 +125,10 @@ func (p *Permit) says(what error, why string) error {
 	return p.of.named(fmt.Errorf("permit %s: %w: %s", p.ID(), what, why))
 }
 
-// ends reports whether the permit ends by itself. The mutex is locked.
+// ends reports whether the permit ends by itself. The caller holds p.mu.
 func (p *Permit) ends() bool { return p.term.kind != endless }
 
-// lasts returns the time for which Redis may have the permit from now on if nothing is sent.
+// lasts returns the time for which Redis may have the permit if nothing is sent from now on.
 func (p *Permit) lasts() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,8 +145,8 @@ func (p *Permit) isOver() bool {
 	return p.over
 }
 
-// validity returns the time until which a lease of that length is trusted whose command was sent at
-// sent. The mutex is locked.
+// validity returns the time until which a lease of that length may be trusted if its command was
+// sent at sent. The caller holds p.mu.
 func (p *Permit) validity(length time.Duration, sent time.Time) time.Time {
 	if p.most > 0 {
 		length = min(length, p.most)
@@ -155,8 +154,8 @@ func (p *Permit) validity(length time.Duration, sent time.Time) time.Time {
 	return sent.Add(length - lease.Drift(length, p.of.client.shared.Tick))
 }
 
-// begin notes that a command sent at sent has taken the permit. It reports whether the client is
-// open.
+// begin notes that a command sent at sent has taken the permit. It reports false if the client is
+// closed.
 func (p *Permit) begin(sent time.Time) bool {
 	p.mu.Lock()
 	p.until = p.validity(p.term.lease, sent)
@@ -164,7 +163,8 @@ func (p *Permit) begin(sent time.Time) bool {
 	return p.of.client.keeping.begin(p)
 }
 
-// renewed notes that a command sent at sent, after that number of changes, has renewed the lease.
+// renewed notes that a command sent at sent has renewed the lease, unless the term was changed more
+// than changes times.
 func (p *Permit) renewed(sent time.Time, changes uint64) {
 	p.mu.Lock()
 	if p.changes == changes {
@@ -184,7 +184,7 @@ func (p *Permit) end(cause error) {
 }
 
 // change gives the permit another term from now on, and reports whether the permit is held. Until
-// Redis has answered, the shorter of the two leases is trusted, and not renewed. The command may be
+// Redis answers, the shorter of the two leases is trusted, and is not renewed. The command may be
 // repeated.
 func (p *Permit) change(ctx context.Context, to term) (bool, error) {
 	select {

@@ -23,9 +23,9 @@ import (
 // call of any client takes back the permits whose leases have ended. Its methods may be called
 // concurrently.
 //
-// The keys are as in Redisson 4.7.0; 3.17.7 has the same without a NameMapper. Ends are by Redis'
-// clock here and by the callers' clocks in Java: a Java client whose clock is ahead takes permits
-// back too early.
+// The keys are as in Redisson 4.7.0; 3.17.7 has the same keys without a NameMapper. Leases end by
+// Redis' clock here, and by the callers' clocks in Java: a Java client whose clock is ahead takes
+// permits back too early.
 type PermitSemaphore struct {
 	object
 	set string // the key of the set of permits that are taken
@@ -33,9 +33,9 @@ type PermitSemaphore struct {
 
 // Acquire takes a permit, and waits for it until ctx ends. If lease is 0 the watchdog keeps the
 // permit until its Release, for [rlock.Config].Lease at a time; else the permit ends after the
-// lease. Callers of this process are served in the order in which they came. A lost answer is asked
-// for again, with the same id: that takes no second permit. Then, if ctx ends, the error is
-// [rlock.ErrUnconfirmed], and the permit, if it is taken, ends with its lease.
+// lease. Callers of this process are served in the order in which they came. After a lost answer
+// the command is sent again, with the same id, which takes no second permit. If ctx ends by then,
+// the error is [rlock.ErrUnconfirmed], and the permit, if it is taken, ends with its lease.
 func (s *PermitSemaphore) Acquire(ctx context.Context, lease time.Duration) (*Permit, error) {
 	return first(s.acquire(ctx, 1, -1, lease))
 }
@@ -66,7 +66,7 @@ func first(permits []*Permit, err error) (*Permit, error) {
 }
 
 // mostAtOnce is the largest number of permits that one call takes. Redis executes nothing else
-// while it takes them: 10 000 keep it busy for some tenths of a second.
+// meanwhile: 10 000 permits keep it busy for some tenths of a second.
 const mostAtOnce = 10_000
 
 func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.Duration) ([]*Permit, error) {
@@ -82,7 +82,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.D
 		permits[i] = s.newPermit(t)
 		args = append(args, permits[i].raw)
 	}
-	var lost error // the error of the last attempt, if it had no answer
+	var lost error // the error of the last attempt, if it has no answer
 	got, err := s.wait(ctx, wait, true, func(ctx context.Context, _ look) (bool, time.Duration, fate, error) {
 		sent := time.Now()
 		n, f, err := s.askFirst(ctx, lost == nil, permitsAcquire, args...)
@@ -114,18 +114,19 @@ func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.D
 	return nil, err
 }
 
-// Release gives the permit of that id back, which any client may have taken, and reports whether it
-// was held: not if it had ended, or was released. The [Permit] of this Client with that id ends at
-// once. A lost answer is asked for again; if the permit is gone then, it counts as held before.
-// Without an answer for some seconds the error is [rlock.ErrUnconfirmed]; to release the permit
-// again does no harm.
+// Release gives back the permit with that id, which any client may have taken. It reports whether
+// the permit was held; it was not if it had ended, or was released. A [Permit] of this Client with
+// that id ends at once. After a lost answer the command is sent again; if the permit is gone by
+// then, it counts as held before. If Redis does not answer for some seconds the error is
+// [rlock.ErrUnconfirmed]; releasing the permit again does no harm.
 func (s *PermitSemaphore) Release(ctx context.Context, id string) (bool, error) {
 	n, err := s.ReleaseAll(ctx, id)
 	return n > 0, err
 }
 
-// ReleaseAll is Release for several permits, in one step. It returns how many were held; those that
-// were not do not keep the others from being released, as they do in Redisson.
+// ReleaseAll is Release for several permits, in one step. It returns the number of permits that
+// were held. Permits that were not held do not keep the others from being released, as they do in
+// Redisson.
 func (s *PermitSemaphore) ReleaseAll(ctx context.Context, ids ...string) (int, error) {
 	raws := make([]string, len(ids))
 	for i, id := range ids {
@@ -142,11 +143,11 @@ func (s *PermitSemaphore) ReleaseAll(ctx context.Context, ids ...string) (int, e
 	return s.release(ctx, raws...)
 }
 
-// release gives different permits back, and first ends the Permits of this client among them. If
-// Redis does not answer, the release is repeated in the background until the leases of these would
-// end.
+// release gives back different permits, and first ends the Permits of this client among them. If
+// Redis does not answer, the release is repeated in the background until the leases of these
+// Permits would end.
 func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, err error) {
-	var longest time.Duration // the longest lease of our permits
+	var longest time.Duration // the longest lease of the Permits of this client
 	for _, raw := range raws {
 		if p := s.client.keeping.find(s.key, raw); p != nil {
 			longest = max(longest, p.lasts())
@@ -185,10 +186,10 @@ func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, e
 	return 0, err
 }
 
-// UpdateLease gives the permit of that id a lease that begins now, 0 for one without an end, and
-// reports whether it is held. The [Permit] of this Client with that id has that lease from then on,
-// and the watchdog does not renew it. A lost answer is asked for again. After
-// [rlock.ErrUnconfirmed] the lease may be either, and that Permit counts as held for the shorter
+// UpdateLease gives the permit with that id a lease that begins now, or no end if lease is 0, and
+// reports whether the permit is held. A [Permit] of this Client with that id has the new lease from
+// then on, and the watchdog does not renew it. After a lost answer the command is sent again. After
+// [rlock.ErrUnconfirmed] Redis may have either lease, and the Permit counts as held for the shorter
 // one.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, lease time.Duration) (bool, error) {
 	raw, err := s.parse(id)
@@ -223,7 +224,7 @@ func (s *PermitSemaphore) updateOne(ctx context.Context, raw string, lease time.
 	return n == 1, sent, unsure, err
 }
 
-// longer before a lease makes a script lengthen leases only.
+// longer is a prefix of a lease: the script lengthens leases only.
 const longer = "+"
 
 // update gives permits a lease, and returns which of them are held.
@@ -251,15 +252,15 @@ func (s *PermitSemaphore) AcquiredPermits(ctx context.Context) (int, error) {
 	return taken, err
 }
 
-// Permits returns the number of permits, free or taken. If the key of the semaphore is gone, the
-// permits taken still count.
+// Permits returns the number of permits, free or taken. If the key of the semaphore is gone, taken
+// permits still count.
 func (s *PermitSemaphore) Permits(ctx context.Context) (int, error) {
 	free, taken, err := s.counts(ctx)
 	return free + taken, err
 }
 
-// Lease returns the rest of the lease of the permit with that id, [rlock.NoExpiry] for one without
-// an end. It returns [rlock.ErrNotHeld] if the permit is not held.
+// Lease returns the rest of the lease of the permit with that id, or [rlock.NoExpiry] for a permit
+// without an end. It returns [rlock.ErrNotHeld] if the permit is not held.
 func (s *PermitSemaphore) Lease(ctx context.Context, id string) (time.Duration, error) {
 	raw, err := s.parse(id)
 	if err != nil {
@@ -278,8 +279,8 @@ func (s *PermitSemaphore) Lease(ctx context.Context, id string) (time.Duration, 
 }
 
 // Delete deletes the semaphore with all its permits, free or taken, and reports whether there was
-// one. The Permits of this Client end at once. Those of others are lost, and their processes notice
-// that as they notice a release by another. No waiter wakes.
+// one. The Permits of this Client end at once. Permits of other processes are lost; these processes
+// notice it like a release by another process. No waiter wakes.
 func (s *PermitSemaphore) Delete(ctx context.Context) (bool, error) {
 	for _, p := range s.client.keeping.of(s.key) {
 		p.end(p.lost("its semaphore was deleted"))
@@ -289,8 +290,8 @@ func (s *PermitSemaphore) Delete(ctx context.Context) (bool, error) {
 }
 
 // Expire makes Redis delete the semaphore with all its permits, free or taken, after that time; 0
-// removes the expiry. It reports whether there is a semaphore. Redis notifies no client when it
-// deletes: a [Permit] notices it by its next renewal, or by its Release.
+// removes the expiry. It reports whether there is a semaphore. Redis notifies no client of the
+// deletion: a [Permit] notices it by its next renewal, or by its Release.
 func (s *PermitSemaphore) Expire(ctx context.Context, after time.Duration) (bool, error) {
 	if err := s.checkLease(after); err != nil {
 		return false, err
@@ -320,7 +321,7 @@ func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error
 }
 
 // SetPermits sets the number of permits, free or taken. If more are taken, none is free until
-// enough are released. It may be sent again.
+// enough of them are released. The command may be sent again.
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	if err := s.checkNumber(n, math.MaxInt32); err != nil {
 		return err
@@ -330,7 +331,7 @@ func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 }
 
 // AddPermits adds n, which may be negative, to the number of permits. After [rlock.ErrUnconfirmed]
-// it may have been added.
+// n may have been added.
 func (s *PermitSemaphore) AddPermits(ctx context.Context, n int) error {
 	return (&Semaphore{s.object}).AddPermits(ctx, n)
 }
@@ -345,7 +346,7 @@ func (s *PermitSemaphore) ask(ctx context.Context, script *wire.Script, args ...
 	return n, f, err
 }
 
-// askFirst is ask; first is false if a call with the same ids, whose answer was lost, may still be
+// askFirst is ask. If first is false, a call with the same ids, whose answer was lost, may still be
 // executed.
 func (s *PermitSemaphore) askFirst(ctx context.Context, first bool, script *wire.Script, args ...string) (n int64, f fate, err error) {
 	reply, f, err := s.sendKeys(ctx, first, script, args...)
@@ -373,8 +374,8 @@ func (o *object) checkLease(lease time.Duration) error {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// newID returns the id of a permit, of 16 bytes as Redisson's: the first eight are the client's, by
-// which its process is found, and the others are random.
+// newID returns the id of a permit, of 16 bytes like Redisson's. The first eight bytes are the
+// client's, by which its process is found; the others are random.
 func (c *Client) newID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // does not fail

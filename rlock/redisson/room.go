@@ -12,21 +12,21 @@ import (
 )
 
 // lookTime is the time after which a waiter looks again without a message: messages may be lost,
-// and there is none for an expiry or a shorter lease.
+// and no message reports an expiry or a shorter lease.
 const lookTime = 2 * time.Second
 
 // A room has the callers of this process that wait for messages on one channel, in a line.
 type room struct {
 	sub   *pubsub.Subscription
-	users int // the client's mutex protects it
+	users int // the number of callers; Client.mu guards it
 
 	mu   sync.Mutex // guards the fields below
 	line waitqueue.Queue[chan struct{}]
-	free int64     // the permits that were free by the last message
-	at   time.Time // the time of that message
+	free int64     // the number of permits that were free by the last message
+	at   time.Time // the time of the last message
 }
 
-// A seat is a caller's place in the line. Its channel has a token when the caller is to look.
+// A seat is a caller's place in the line. Its channel has a token when the caller has to look.
 type seat = waitqueue.Waiter[chan struct{}]
 
 // enter joins the line of the channel, and subscribes.
@@ -53,8 +53,8 @@ func (c *Client) enter(channel string) (*room, *seat) {
 	return r, s
 }
 
-// leave takes a caller out of the line, and wakes the others, so that no wake is lost with a caller
-// that leaves.
+// leave takes a caller out of the line, and wakes the others: the caller may have consumed a
+// wake-up.
 func (c *Client) leave(channel string, r *room, s *seat) {
 	r.mu.Lock()
 	r.line.Leave(s)
@@ -84,7 +84,8 @@ func (r *room) hears(message string) {
 	r.wake()
 }
 
-// takeFree returns the number of permits that were free a moment ago, and forgets it; 0 if unknown.
+// takeFree returns the number of permits that were free a moment ago, and forgets it; 0 if the
+// number is not known.
 func (r *room) takeFree() (free int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,17 +96,17 @@ func (r *room) takeFree() (free int64) {
 	return free
 }
 
-// fresh is the time for which the number in a message counts as just read.
+// fresh is the time for which the number in a message counts as present.
 const fresh = 10 * time.Millisecond
 
-// wake wakes all callers. Those of a semaphore that are not the first in the line sleep on.
+// wake wakes all callers. Callers for a semaphore that are not the first in the line sleep again.
 func (r *room) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.line.All {
 		select {
 		case s.Value <- struct{}{}:
-		default: // the token of an earlier wake
+		default: // an earlier wake-up that it has not consumed
 		}
 	}
 }
@@ -117,13 +118,13 @@ func (r *room) isFirst(s *seat) bool {
 }
 
 // An attempt is one look of a waiter, or of a call that does not wait yet. again is the time after
-// which another attempt may succeed without a message, or 0 if unknown.
+// which another attempt may succeed without a message; 0 if the time is not known.
 type attempt func(ctx context.Context, l look) (done bool, again time.Duration, f fate, err error)
 
 // A look has the arguments of an attempt.
 type look struct {
 	waits bool  // the call waits
-	free  int64 // the permits that were free a moment ago; 0 if unknown
+	free  int64 // the number of permits that were free a moment ago; 0 if it is not known
 }
 
 // wait makes attempts until one succeeds, the wait is over, or ctx ends. If ordered is set, only
@@ -153,8 +154,8 @@ func (o *object) wait(ctx context.Context, wait time.Duration, ordered bool, try
 	return w.run(ctx)
 }
 
-// isFinal reports whether no other attempt may follow: it is of no use, or the call might take
-// effect twice.
+// isFinal reports whether no other attempt may follow: it would be of no use, or might take effect
+// twice.
 func (f fate) isFinal() bool { return f == refused || f == unknown }
 
 // A waiter is a call that waits.
@@ -166,7 +167,7 @@ type waiter struct {
 	try     attempt
 	over    <-chan time.Time // has a value at the end of the wait
 	look    *time.Timer      // the timer of the next look, if no message comes
-	pause   time.Duration    // the pause before another attempt, if this one is not executed
+	pause   time.Duration    // the pause before the next attempt, if this one is not executed
 }
 
 func (w *waiter) run(ctx context.Context) (done bool, err error) {

@@ -12,26 +12,26 @@ import (
 )
 
 // A Semaphore is Redisson's RSemaphore: a number of free permits in Redis, which any client may
-// take from and add to. It knows no holder: permits of a process that has died stay taken, and
-// nothing stops a release without an acquire. Its methods may be called concurrently.
+// take from and add to. It knows no holder: permits of a process that has died stay taken, and a
+// release without an acquire is not refused. Its methods may be called concurrently.
 //
 // Keys and messages are as in Redisson 3.17.7 and 4.7.0. In a Cluster [rlock.Advanced].PubSub must
-// be the family of the Java side: Redisson 4 has sharded channels there, 3 does not have them.
+// be the family of the Java side: Redisson 4 has sharded channels there, Redisson 3 does not.
 type Semaphore struct{ object }
 
 // Acquire takes n permits, all or none, and waits for them until ctx ends. Callers of this process
 // are served in the order in which they came; over processes there is no order. It returns
-// [rlock.ErrUnconfirmed] if the answer was lost: the permits may be taken. A call that waits looks
-// before it takes, so that a server which is silent for a while costs it no permit. n = 0 takes
-// none, and n < 0 is [rlock.ErrInvalidConfig].
+// [rlock.ErrUnconfirmed] if the answer was lost: the permits may be taken. A call that waits reads
+// the number of free permits before it takes any, so that it loses no permit to a server that is
+// silent for a while. n = 0 takes none, and n < 0 is [rlock.ErrInvalidConfig].
 func (s *Semaphore) Acquire(ctx context.Context, n int) error {
 	_, err := s.acquire(ctx, n, -1)
 	return err
 }
 
 // TryAcquire is Acquire with a limit on the wait; 0 makes one attempt. It reports whether the
-// caller has the permits. Unlike Redisson's it attempts once more when the wait is over, and one
-// attempt does not go before callers of this process that wait.
+// caller has the permits. Unlike Redisson's TryAcquire it attempts once more when the wait is over,
+// and a single attempt does not overtake callers of this process that wait.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, wait time.Duration) (bool, error) {
 	return s.acquire(ctx, n, max(wait, 0))
 }
@@ -42,8 +42,8 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (boo
 	}
 	number := strconv.Itoa(n)
 	return s.wait(ctx, wait, true, func(ctx context.Context, l look) (bool, time.Duration, fate, error) {
-		// A command that takes permits cannot be sent again. So a call that waits, for hours
-		// perhaps, in which the server may stop, sends it only if there is something to take.
+		// A command that takes permits must not be sent again. A call may wait for hours, in which
+		// the server may stop: so it sends the command only if there is something to take.
 		if l.waits && l.free < int64(n) {
 			if free, f, err := s.read(ctx); err != nil || free < int64(n) {
 				return false, 0, f, err
@@ -58,9 +58,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int, wait time.Duration) (boo
 	})
 }
 
-// Release adds n permits, and wakes waiters of all clients. It creates a semaphore that is not
-// there. After [rlock.ErrUnconfirmed] the permits may be added: the command is not sent again,
-// since each one would count.
+// Release adds n permits, and wakes waiters of all clients. It creates a semaphore that does not
+// exist. After [rlock.ErrUnconfirmed] the permits may be added: the command is not sent again,
+// since each command would count.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	if err := s.checkNumber(n, math.MaxInt32); err != nil || n == 0 {
 		return err
@@ -68,8 +68,8 @@ func (s *Semaphore) Release(ctx context.Context, n int) error {
 	return s.AddPermits(ctx, n)
 }
 
-// ReleaseIfExists is Release, but does not create a semaphore. It reports whether the semaphore was
-// there, and false for n = 0, as Redisson's.
+// ReleaseIfExists is Release, but does not create a semaphore. It reports whether the semaphore
+// exists, and false for n = 0, like Redisson.
 func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	if err := s.checkNumber(n, math.MaxInt32); err != nil || n == 0 {
 		return false, err
@@ -78,13 +78,13 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 }
 
 // AddPermits adds n, which may be negative, to the number of free permits, which may become
-// negative as well. Unlike Redisson's it leaves an expiry of the key as it is.
+// negative as well. Unlike Redisson it does not change an expiry of the key.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 	_, err := s.add(ctx, semaphoreAdd, n)
 	return err
 }
 
-// add executes a script that adds permits, and reports whether it has.
+// add executes a script that adds permits, and reports whether the script has added them.
 func (s *Semaphore) add(ctx context.Context, script *wire.Script, n int) (bool, error) {
 	s.noteRelease()
 	reply, _, err := s.call(ctx, script, []string{s.channel}, strconv.Itoa(n), byPublish)
@@ -100,15 +100,15 @@ func (s *Semaphore) add(ctx context.Context, script *wire.Script, n int) (bool, 
 	return true, nil
 }
 
-// DrainPermits takes all free permits, and returns their number. Unlike Redisson's it leaves a
-// negative number, and an expiry of the key, as they are.
+// DrainPermits takes all free permits, and returns their number. Unlike Redisson it does not change
+// a negative number, or an expiry of the key.
 func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	n, err := s.number(ctx, semaphoreDrain, nil)
 	return int(n), err
 }
 
 // TrySetPermits sets the number of free permits if there is none, and reports whether it did. After
-// [rlock.ErrUnconfirmed] it may have.
+// [rlock.ErrUnconfirmed] the number may be set.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	if err := s.checkNumber(n, math.MaxInt32); err != nil {
 		return false, err
@@ -117,15 +117,15 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
 	return set == 1, err
 }
 
-// AvailablePermits returns the number of free permits, which may be negative; 0 if the semaphore is
-// not there.
+// AvailablePermits returns the number of free permits, which may be negative; 0 if the semaphore
+// does not exist.
 func (s *Semaphore) AvailablePermits(ctx context.Context) (int, error) {
 	n, _, err := s.read(ctx)
 	return int(n), err
 }
 
-// Delete deletes the semaphore, and reports whether it was there. No waiter wakes. Permits that are
-// released later count for the semaphore that their release creates.
+// Delete deletes the semaphore, and reports whether it existed. No waiter wakes. A later release
+// creates a new semaphore.
 func (s *Semaphore) Delete(ctx context.Context) (bool, error) {
 	n, err := s.number(ctx, semaphoreDelete, nil)
 	return n == 1, err
@@ -142,8 +142,8 @@ func (s *Semaphore) Expire(ctx context.Context, after time.Duration) (bool, erro
 	return n == 1, err
 }
 
-// checkNumber refuses a negative number of permits, and one above most. The counter is Redisson's
-// int.
+// checkNumber refuses a negative number of permits, and a number above most. Redisson's counter is
+// an int.
 func (o *object) checkNumber(n, most int) error {
 	if n < 0 || n > most {
 		return o.named(fmt.Errorf("%w: %d permits: use 0 to %d", rlock.ErrInvalidConfig, n, most))

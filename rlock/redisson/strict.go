@@ -4,7 +4,7 @@ package redisson
 
 import "github.com/go-rlock/rlock/rlock/internal/wire"
 
-// With the build tag "strict", which only tests have, each script is refused a key that it has not
+// With the build tag "strict", which only tests set, each script is refused a key that it has not
 // declared.
 func init() {
 	for _, s := range []*wire.Script{

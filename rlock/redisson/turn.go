@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// A message wakes all that wait for a permit at once. Then a goroutine is faster than a thread of
-// Java, and a goroutine of the process that has released the permit is faster than one elsewhere:
-// with a single permit the others got it once in ten times, or in fifty. So a process leaves the
-// others a turn if it has released more permits than it has heard them release, and clients
-// elsewhere listen: it takes no permit until another client has released one, or the turn is over.
+// A message wakes all waiters for a permit at once. Then a goroutine is faster than a thread of
+// Java, and a goroutine of the process that has released the permit is faster than any elsewhere:
+// with a single permit the others got it once in ten times, or in fifty. So a process that has
+// released more permits than it has heard others release leaves them a turn, if clients elsewhere
+// listen: it takes no permit until another client has released one, or the turn is over.
 
-// turnTime is the length of a turn. A thread of Java on a busy machine, or a process with a round
-// trip of 10 ms, has been to Redis by then, and beside it each side gets half of the sections. A
-// process with a longer round trip gets a tenth, as without turns.
+// turnTime is the length of a turn. Within it a thread of Java on a busy machine, or a process with
+// a round trip of 10 ms, has reached Redis, so that each side gets half of the sections. A process
+// with a longer round trip gets a tenth of them, as without turns.
 const turnTime = 10 * time.Millisecond
 
-// vainTurns is the pause after a turn that nobody has used, in turns: a client may listen and not
-// wait. Its turns then cost one part in 17 of the time, 6 %.
+// vainTurns is the pause, in turns, after a turn that nobody has used: a client may listen and not
+// wait. Unused turns then cost one part in 17 of the time, 6 %.
 const vainTurns = 16
 
 // turns has the turn of the other processes on each channel.
 type turns struct {
-	mu  sync.Mutex // guards the fields below; no other mutex is taken under it, as it is taken under the hub's
+	mu  sync.Mutex // guards the fields below; taken under the hub's mutex, so no other mutex is taken under it
 	all map[string]*turn
 }
 
@@ -30,9 +30,9 @@ type turns struct {
 type turn struct {
 	until  time.Time // the end of the turn
 	next   time.Time // the earliest beginning of the next turn
-	judged bool      // whether the last turn was used is known
-	ahead  int       // 1 if this process has released more than the others have, -1 if less, 0 if as much
-	echoes int       // the number of messages of ours that this process has not heard yet
+	judged bool      // it is known whether the last turn was used
+	ahead  int       // 1 if this process has released more permits than the others, -1 if fewer, 0 if as many
+	echoes int       // the number of messages of this process that it has not heard yet
 	used   time.Time // the time of the last release
 }
 
@@ -46,15 +46,15 @@ func (o *object) noteRelease() {
 	t.echoes++
 }
 
-// leaveTurn begins a turn of the others after a release, whose message has reached so many
-// subscribers.
+// leaveTurn begins a turn of the others after a release. receivers is the number of subscribers
+// that its message has reached.
 func (o *object) leaveTurn(receivers int64) {
 	if o.client.shared.Hub.Confirmed(o.channel) {
 		receivers--
 	}
 	ts := &o.client.turns
 	if receivers <= 0 {
-		if receivers < 0 { // there was no message
+		if receivers < 0 { // no message was published
 			ts.noEcho(o.channel)
 		}
 		return
@@ -67,8 +67,9 @@ func (o *object) leaveTurn(receivers int64) {
 	}
 }
 
-// noEcho undoes noteRelease: no message was published, or it is not known whether one was. A
-// message of ours that comes after all counts as one of others, and ends one turn early.
+// noEcho undoes noteRelease: no message was published, or it is not known whether one was. If a
+// message of this process comes after all, it counts as a message of others, and ends one turn
+// early.
 func (ts *turns) noEcho(channel string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -77,8 +78,8 @@ func (ts *turns) noEcho(channel string) {
 	}
 }
 
-// lock locks the mutex, and returns the turn of a channel. It forgets channels without a release
-// for a minute.
+// lock locks the mutex, and returns the turn of a channel. It forgets channels that have had no
+// release for a minute.
 func (ts *turns) lock(channel string) *turn {
 	ts.mu.Lock()
 	t, now := ts.all[channel], time.Now()
@@ -98,7 +99,7 @@ func (ts *turns) lock(channel string) *turn {
 	return t
 }
 
-// turnLeft returns the rest of the turn of the others, 0 if it is over.
+// turnLeft returns the rest of the turn of the others; 0 if it is over.
 func (o *object) turnLeft() time.Duration {
 	ts := &o.client.turns
 	ts.mu.Lock()
@@ -109,7 +110,7 @@ func (o *object) turnLeft() time.Duration {
 	return 0
 }
 
-// noteFirst notes whether the first attempt after a turn has got a permit: then no other process
+// noteFirst notes whether the first attempt after a turn got a permit. If it did, no other process
 // has used the turn.
 func (o *object) noteFirst(got bool) {
 	ts := &o.client.turns
@@ -125,8 +126,8 @@ func (o *object) noteFirst(got bool) {
 	}
 }
 
-// hears notes a message on the channel. Unless the message is ours, another client has released a
-// permit, and has had its turn.
+// hears notes a message on the channel. If the message is not of this process, another client has
+// released a permit, and has had its turn.
 func (ts *turns) hears(channel string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -139,7 +140,7 @@ func (ts *turns) hears(channel string) {
 	}
 }
 
-// confirmed notes that the subscription is confirmed: messages before that are lost.
+// confirmed notes that the subscription is confirmed: earlier messages were lost.
 func (ts *turns) confirmed(channel string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -26,9 +26,9 @@
 //	the guard is closed while the handler runs           503 with Retry-After, or its response, as later requests
 //
 // A response is no result if its status asks the client to come again: 5xx, 408, 409, 423, 425 and
-// 429. So a handler that answers 409 for what is locked is run again. [Options].Result decides
-// otherwise for a status, and [NotDone] for one response. All other 4xx are results: a 404 that
-// would be cured meanwhile is kept.
+// 429. So a handler that answers 409 for a locked resource is run again. [Options].Result changes
+// this for a status, and [NotDone] for one response. All other 4xx are results: a 404 is kept
+// although the resource may exist by now.
 //
 // Errors are application/problem+json (RFC 9457). The same key of another client, or with another
 // method, host or path, is another key; the host, without its port, and the path are those that the
@@ -40,18 +40,18 @@
 // The request is a flight of package once, whose key is a hash of the client, the method, the host,
 // the path and the key. Under the lock, before the handler, a guarded write marks that it has
 // begun. The response is stored by the release of the lock, in one step: then those that wait have
-// it. A mark without a response, and without a holder of the lock, is a handler that did not end.
-// If a connection breaks, or Redis is away, each run repeats these commands until they are
-// answered: while its server lives the outcome is known once Redis is there again.
+// it. A mark without a response, and without a holder of the lock, means that a handler did not
+// end. If a connection breaks, or Redis is away, each run repeats these commands until they are
+// answered: if its server lives, the outcome is known once Redis is back.
 //
 // # What it cannot do
 //
-// Between the effect of a handler and the store of its response a server may die, and no store
-// beside the effect can tell the two sides apart. So the request is told that the outcome is
-// unknown, or, with Again, the handler may run twice. Only a key in the database of the effect is
-// exact: store [Key] there, as a unique column in the transaction of the effect; then set Again.
-// Redis then serves the speed and the wait. It forgets in a failover, or by an eviction
-// (maxmemory-policy noeviction). An operator may find out the outcome of a request elsewhere:
+// A server may die between the effect of a handler and the store of its response, and no store
+// apart from the effect can tell on which side it died. So the request gets an unknown outcome or,
+// with Again, the handler may run twice. Only a key in the database of the effect is exact: store
+// [Key] there, as a unique column in the transaction of the effect; then set Again. Then Redis only
+// saves time, and lets requests wait. It may forget in a failover, or by an eviction (use
+// maxmemory-policy noeviction). An operator may find out the outcome of a request elsewhere:
 // [Guard.Settle] and [Guard.Forget] note it.
 //
 //   - A handler goes on when its client has left, since the client may repeat the request. The

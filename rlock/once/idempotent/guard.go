@@ -20,34 +20,33 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// Options of a Guard. All servers should have the same ones.
+// Options of a Guard. All servers should have the same options.
 type Options struct {
-	// Who returns the client that sends the request, as an account: each client has keys of its
+	// Who returns the account of the client that sends the request: each account has keys of its
 	// own. It is required.
 	Who func(*http.Request) string
-	// Keep is the time for which a response is given again, or an unknown outcome remembered.
-	// Defaults to 24 hours.
+	// Keep is the time for which a response is repeated, or an unknown outcome remembered. Defaults
+	// to 24 hours.
 	Keep time.Duration
 	// Wait is the time for which a request waits while another one with its key is being processed,
-	// before it gets 409. At its end Redis is asked whether that is so: without an answer the
-	// request gets 503. Defaults to 10 s; half a second is the least.
+	// before it gets 409. At its end Redis is asked whether the key is still being processed:
+	// without an answer the request gets 503. Defaults to 10 s, and is at least half a second.
 	Wait time.Duration
-	// Again runs the handler again if an earlier run of it did not end. By default the request gets
-	// 500.
+	// Again runs the handler again if an earlier run did not end. By default the request gets 500.
 	Again bool
 	// Optional passes requests without the header on to the handler. By default they get 400.
 	Optional bool
-	// Methods are the methods that need a key; requests with others are passed on. Defaults to POST
-	// and PATCH.
+	// Methods are the methods that need a key; requests with other methods are passed on. Defaults
+	// to POST and PATCH.
 	Methods []string
-	// Result reports whether a response with the status is the result of its request, which is
-	// kept. After any other response the next request with the key runs the handler. By default all
-	// are results but 5xx, 408, 409, 423, 425 and 429, which ask the client to come again. A
-	// handler decides for one response by [NotDone].
+	// Result reports whether a response with the status is the result of its request, and is kept.
+	// After any other response the next request with the key runs the handler. By default all
+	// responses are results except 5xx, 408, 409, 423, 425 and 429, which ask the client to come
+	// again. A handler decides for one response by [NotDone].
 	Result func(status int) bool
-	// MostBody is the length, in bytes, of the longest body of a request, and MostResponse the
-	// length of the longest body of a response that is kept. Default to 1 MiB. A longer response is
-	// passed on to its request as it comes, and is not held in memory.
+	// MostBody is the length, in bytes, of the longest body of a request, and MostResponse of the
+	// longest body of a response that is kept. Both default to 1 MiB. A longer response is passed
+	// on to its request while it is written, and is not held in memory.
 	MostBody     int64
 	MostResponse int
 	// Prefix is put before the names of the locks. Defaults to "idempotency:".
@@ -57,7 +56,7 @@ type Options struct {
 const (
 	leastWait = 500 * time.Millisecond
 	// askTime is the time at the end of a wait in which Redis is asked whether the key is being
-	// processed, or half of the wait if that is shorter.
+	// processed; or half of the wait if it is shorter.
 	askTime = time.Second
 )
 
@@ -68,7 +67,7 @@ type Guard struct {
 	group *once.Group
 
 	shared *driver.Client // the client behind locks
-	prefix string         // the prefix of its names
+	prefix string         // the prefix of the names of locks
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // the goroutines that clear marks after their requests have left, until ctx ends
@@ -78,9 +77,9 @@ type Guard struct {
 	warned  map[string]time.Time // the time at which warn last logged a message
 }
 
-// New returns a guard over the connections of locks. It sends no command, so that it does not fail
-// while Redis is away. It panics if locks or Options.Who is nil. Close the guard before the client.
-// An error of Redis that waiting does not cure, such as a missing right, is logged to the client's
+// New returns a guard over the connections of locks. It sends no command, so it does not fail while
+// Redis is away. It panics if locks or Options.Who is nil. Close the guard before the client. An
+// error of Redis that waiting does not cure, such as a missing right, is logged to the client's
 // Logger.
 func New(locks *rlock.Client, o Options) *Guard {
 	if o.Who == nil {
@@ -108,7 +107,7 @@ func New(locks *rlock.Client, o Options) *Guard {
 	if o.Prefix == "" {
 		o.Prefix = "idempotency:"
 	}
-	most := 2*o.MostResponse + 64<<10 // JSON has a body in base64, and the header
+	most := 2*o.MostResponse + 64<<10 // in JSON the body is in base64, beside the header
 	g := &Guard{o: o, locks: locks, running: make(map[string]int), warned: make(map[string]time.Time), group: once.New(locks, once.Options{Keep: o.Keep, Finish: true, Most: most})}
 	g.shared, g.prefix = driver.ClientOf(locks)
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -124,8 +123,8 @@ func isResult(status int) bool {
 	return status < 500
 }
 
-// Close ends the contexts of the handlers, and returns when they have returned and their responses
-// are kept, or some seconds later if Redis does not answer. Shut the server down before.
+// Close ends the contexts of the handlers. It returns when they have returned and their responses
+// are kept, or some seconds later if Redis does not answer. Shut the server down first.
 func (g *Guard) Close() {
 	g.group.Close()
 	defer time.AfterFunc(unmarkTime, g.cancel).Stop()
@@ -140,7 +139,7 @@ var (
 	errAway    = errors.New("no answer from Redis")
 )
 
-// Handler returns the handler with the guard before it. One Guard may be before several.
+// Handler returns the handler with the guard before it. One Guard may guard several handlers.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		values := r.Header.Values("Idempotency-Key")
@@ -167,19 +166,19 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 
 // A turn is one request's part in the flight of its key.
 type turn struct {
-	state atomic.Int32    // waits, runs or left
-	gone  context.Context // ends when the request does not wait any more
+	state atomic.Int32    // the state: waits, runs or left
+	gone  context.Context // a context that ends when the request no longer waits
 
 	mu       sync.Mutex       // guards the fields below
-	mine     *response        // the response of its own handler; nil if that has not begun
-	panicked *once.PanicError // the panic of its handler, or nil
+	mine     *response        // the response of the request's own handler; nil before the handler begins
+	panicked *once.PanicError // the panic of the request's own handler, or nil
 	over     bool             // the request has returned
 }
 
 const (
 	waits    int32 = iota
-	runs           // its handler runs
-	returned       // its handler has returned, and the response is complete
+	runs           // the handler of the request runs
+	returned       // the handler has returned, and the response is complete
 	left           // the request has left before its handler ran
 )
 
@@ -190,7 +189,7 @@ func (t *turn) begins(mine *response) {
 	t.mine = mine
 }
 
-// panics notes a panic of the handler, and reports whether its request is still there to panic.
+// panics notes a panic of the handler. It reports whether the request still waits, and can panic.
 func (t *turn) panics(p *once.PanicError) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,8 +197,8 @@ func (t *turn) panics(p *once.PanicError) bool {
 	return !t.over
 }
 
-// end notes that the request is about to return, and returns what its handler has done, which
-// writes to the request no more.
+// end notes that the request is about to return. It returns what the handler has done; the handler
+// writes no more to the request.
 func (t *turn) end() (e ending) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,7 +212,7 @@ func (t *turn) end() (e ending) {
 
 // serve has the request share the flight of its key, and answers it by the table of outcomes.
 func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next http.Handler) {
-	// The request is to get a kept response, also if its context is one of once.Fresh.
+	// The request gets a kept response, also if its context is from once.Fresh.
 	ctx, cancel := context.WithCancelCause(contract.WithFresh(r.Context(), false))
 	defer cancel(nil)
 	t := &turn{gone: ctx}
@@ -226,7 +225,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 			why = errBusy
 		}
 		<-until.Done()
-		if t.state.CompareAndSwap(waits, left) { // else its own handler runs, and the request waits for that
+		if t.state.CompareAndSwap(waits, left) { // else its own handler runs, and the request waits for the handler
 			cancel(why)
 		}
 	})
@@ -242,7 +241,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, q *request, next h
 	is.answer(w, &e)
 }
 
-// The messages of warn. A response does not contain the error: the log is the only place that does.
+// The messages of warn. A response does not contain the error: only the log does.
 const (
 	notRun   = "idempotent: requests get 503: Redis refuses a command, and waiting does not cure it"
 	notNoted = "idempotent: the next request with the key gets 500: Redis refuses to note that the handler has ended, and waiting does not cure it"
@@ -268,8 +267,8 @@ func (g *Guard) warn(message string, err error) {
 	}
 }
 
-// isBusy reports whether a request with the key is being processed: by this process, or, as far as
-// Redis answers before ctx ends, by another.
+// isBusy reports whether a request with the key is being processed: by this process, or by another
+// one if Redis answers before ctx ends.
 func (g *Guard) isBusy(ctx context.Context, key string) bool {
 	g.mu.Lock()
 	here := g.running[key] > 0
@@ -281,7 +280,7 @@ func (g *Guard) isBusy(ctx context.Context, key string) bool {
 	return err == nil && locked == 1
 }
 
-// runs counts a handler of the key, until ended is called.
+// runs counts a running handler of the key until ended is called.
 func (g *Guard) runs(key string) (ended func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -324,13 +323,14 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 	mine.end()
 	t.state.Store(returned)
 	if mine.notDone.Load() || !g.o.Result(mine.status) {
-		g.unmark(m) // the next request runs the handler
+		g.unmark(m) // so that the next request runs the handler
 		return nil, errNoValue
 	}
 	return mine.encode(q.print)
 }
 
-// logPanic logs a panic of a handler whose request has returned, as the server logs the others.
+// logPanic logs a panic of a handler whose request has returned, in the way in which net/http logs
+// a panic.
 func logPanic(r *http.Request, p *once.PanicError) {
 	if p.Value == http.ErrAbortHandler {
 		return

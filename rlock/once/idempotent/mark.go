@@ -13,8 +13,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/once"
 )
 
-// A mark says in Redis that the handler of a request has begun. Its value belongs to one run, so
-// that each command about the mark may be sent again, and changes no mark of another run.
+// A mark says in Redis that the handler of a request has begun. Its value names the run, so that
+// each command about the mark may be sent again, and does not change the mark of another run.
 type mark struct {
 	g     *Guard
 	at    string // the key of the mark
@@ -22,7 +22,7 @@ type mark struct {
 	hold  *rlock.Hold
 }
 
-// setMark sets the mark if there is none of another run.
+// setMark sets the mark unless there is a mark of another run.
 //
 //	KEYS[1]  the mark
 //	ARGV[1]  its value
@@ -41,7 +41,7 @@ return 1`
 //	ARGV[1]  its value
 var clearMark = wire.ScriptOf(`if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end return 1`)
 
-// isLocked returns 1 if there is a lock, else 0.
+// isLocked returns 1 if the lock is taken, else 0.
 //
 //	KEYS[1]  the lock
 var isLocked = wire.ScriptOf(`return redis.call('exists', KEYS[1])`)
@@ -49,12 +49,12 @@ var isLocked = wire.ScriptOf(`return redis.call('exists', KEYS[1])`)
 // firstPause is the pause after an attempt without an answer; it doubles up to lastPause.
 const firstPause, lastPause = 20 * time.Millisecond, time.Second
 
-// unmarkTime is the longest wait of a request for its mark to be cleared; the attempts then go on
-// without it.
+// unmarkTime is the longest time for which a request waits until its mark is cleared. After it the
+// attempts go on without the request.
 const unmarkTime = 2 * time.Second
 
-// newMark marks that the handler of a request is about to run, under the lock whose hold ctx has.
-// With Options.Again there are no marks, and it returns nil.
+// newMark marks that the handler of a request is about to run, under the lock whose hold is in ctx.
+// With Options.Again there are no marks, and newMark returns nil.
 func (g *Guard) newMark(ctx context.Context, t *turn, q *request) (*mark, error) {
 	switch {
 	case t.gone.Err() != nil:
@@ -80,11 +80,11 @@ func (g *Guard) unmark(m *mark) {
 func (g *Guard) markOf(key string) string { return g.locks.NewLock(key).Key("began") }
 
 // set sets the mark. Attempts without an answer are repeated until ctx ends or the lock is lost. If
-// there is the mark of another run, the error is errUnknown. After an error there is no mark of
-// this run, or it is about to be cleared.
+// another run has a mark, the error is errUnknown. After an error this run has no mark, or the mark
+// is about to be cleared.
 func (m *mark) set(ctx context.Context) (err error) {
 	keep := strconv.FormatInt(m.g.o.Keep.Milliseconds(), 10)
-	doubted := false // an answer was lost, so the mark may be set
+	doubted := false // an answer was lost: the mark may be set
 	defer func() {
 		if err != nil && doubted {
 			m.clear()
@@ -113,8 +113,8 @@ func (m *mark) set(ctx context.Context) (err error) {
 	}
 }
 
-// clear clears the mark. If Redis does not answer for a while, the attempts go on after clear has
-// returned.
+// clear clears the mark. If Redis does not answer for unmarkTime, clear returns, and the attempts
+// go on.
 func (m *mark) clear() {
 	ctx, cancel := context.WithTimeout(m.g.ctx, unmarkTime)
 	defer cancel()
@@ -130,8 +130,8 @@ func (m *mark) clear() {
 	}()
 }
 
-// cleared makes one attempt to clear the mark, and reports whether it is the last: Redis has
-// answered, or refuses for ever, which is logged.
+// cleared makes one attempt to clear the mark. It reports whether no other attempt is needed: Redis
+// has answered, or refuses for ever, which is logged.
 func (m *mark) cleared(ctx context.Context) bool {
 	_, err := m.g.ask(ctx, clearMark, m.at, m.value)
 	if err == nil {
@@ -142,7 +142,7 @@ func (m *mark) cleared(ctx context.Context) bool {
 	return diagnosis == wire.Never
 }
 
-// again calls attempt until it reports true, which again then does, or ctx ends.
+// again calls attempt until it returns true, or ctx ends. It reports whether attempt returned true.
 func (g *Guard) again(ctx context.Context, attempt func(context.Context) bool) (done bool) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if attempt(ctx) {
@@ -156,7 +156,7 @@ func (g *Guard) again(ctx context.Context, attempt func(context.Context) bool) (
 	}
 }
 
-// ask executes a script without a lock, and returns its number.
+// ask executes a script without the lock, and returns its number.
 func (g *Guard) ask(ctx context.Context, script *wire.Script, key string, args ...string) (int64, error) {
 	redis := g.shared.Redis
 	if err := redis.Ready(ctx, nil); err != nil {

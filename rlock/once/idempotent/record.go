@@ -15,39 +15,39 @@ type record struct {
 	Print  string      `json:"p,omitempty"` // the fingerprint of the request; "" for any
 	Status int         `json:"s"`
 	Header http.Header `json:"h,omitempty"` // the fields that the handler has set
-	Added  http.Header `json:"a,omitempty"` // the values that it has added to those of the handlers around it
+	Added  http.Header `json:"a,omitempty"` // the values that the handler has added to fields of the handlers around the guard
 	Body   []byte      `json:"b,omitempty"`
 	Long   bool        `json:"l,omitempty"` // the body was too long to be kept
 }
 
-// notKept are the fields that say something about one connection or one moment.
+// notKept are the fields that are about one connection or one moment.
 var notKept = []string{"Set-Cookie", "Date", "Connection", "Keep-Alive", "Proxy-Authenticate", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length"}
 
-// A response is what a handler writes. It is held in memory up to a length, and then passed on to
-// its request as it comes.
+// A response is what a handler writes. It is held in memory up to a length; a longer response is
+// passed on to its request while it is written.
 type response struct {
 	most   int
 	outer  http.Header // the header of the handlers around the guard
-	header http.Header // the header of this handler, which begins with outer
-	sent   http.Header // the header when the status was written
+	header http.Header // the header of this handler, which begins as a copy of outer
+	sent   http.Header // the header at the time at which the status was written
 	status int
 	body   bytes.Buffer
 
 	notDone atomic.Bool // NotDone was called
 
 	mu   sync.Mutex          // guards the fields below
-	long bool                // the body is longer than most, and passed on; written by the handler's goroutine, which reads it without mu
+	long bool                // the body is longer than most, and passed on; only the handler's goroutine writes it, and reads it without mu
 	w    http.ResponseWriter // the writer of the request; nil once the request has left
 }
 
 func (r *response) Header() http.Header { return r.header }
 
-// WriteHeader panics if the status is invalid, as that of net/http does.
+// WriteHeader panics if the status is invalid, like WriteHeader of net/http.
 func (r *response) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
 	}
-	if r.status == 0 && status >= 200 { // informational ones are not passed on
+	if r.status == 0 && status >= 200 { // informational responses are not passed on
 		r.status, r.sent = status, r.header.Clone()
 	}
 }
@@ -67,12 +67,12 @@ func (r *response) Write(b []byte) (int, error) {
 		r.body = bytes.Buffer{}
 	}
 	if r.w == nil {
-		return len(b), nil // the handler goes on
+		return len(b), nil // the handler goes on although nobody reads
 	}
 	return r.w.Write(b)
 }
 
-// start writes what there is of the response.
+// start writes to w what the handler has written so far.
 func (r *response) start(w http.ResponseWriter) {
 	header := w.Header()
 	clear(header)
@@ -84,7 +84,7 @@ func (r *response) start(w http.ResponseWriter) {
 }
 
 // leave detaches the response from its request, which is about to return. It reports whether a part
-// was passed on.
+// of the response was passed on.
 func (r *response) leave() (passed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +92,7 @@ func (r *response) leave() (passed bool) {
 	return r.long
 }
 
-// end completes a response that the handler has returned from.
+// end completes a response after its handler has returned.
 func (r *response) end() { r.WriteHeader(http.StatusOK) }
 
 // encode returns the record of the response.
@@ -134,7 +134,8 @@ func problem(w http.ResponseWriter, status int, title string) {
 	writeProblem(w, status, map[string]any{"title": title, "status": status})
 }
 
-// unknown writes that the outcome of the key is unknown, with the key as [Guard.Settle] takes it.
+// unknown writes that the outcome of the key is unknown. The response has the key for
+// [Guard.Settle].
 func unknown(w http.ResponseWriter, key string) {
 	const status = http.StatusInternalServerError
 	writeProblem(w, status, map[string]any{"title": errUnknown.Error(), "status": status, "key": key})

@@ -14,9 +14,10 @@ import (
 // longestKey is the length of the longest key, in bytes.
 const longestKey = 255
 
-// parseKey reads the header: an item with a string of RFC 8941, as
-// "8e03978e-40d5-43dd-bc93-6894a57f9324" in its quotes, whose parameters are ignored. Most clients
-// leave the quotes out, so a key is the same with them and without. ok is false for no key.
+// parseKey reads the header: an item with a string of RFC 8941, such as
+// "8e03978e-40d5-43dd-bc93-6894a57f9324" with its quotes, whose parameters are ignored. Most
+// clients omit the quotes, so a key is the same with and without them. ok is false if there is no
+// key.
 func parseKey(values []string) (key string, ok bool) {
 	if len(values) != 1 {
 		return "", false
@@ -31,8 +32,8 @@ func parseKey(values []string) (key string, ok bool) {
 	return key, ok && len(key) > 0 && len(key) <= longestKey && areParameters(text)
 }
 
-// quoted reads a string behind its first quote, and returns the rest of the text; ok is false if
-// the string is malformed.
+// quoted reads a string from the text behind its first quote. rest is the text behind the string.
+// ok is false if the string is malformed.
 func quoted(text string) (s, rest string, ok bool) {
 	var b strings.Builder
 	for ; text != ""; text = text[1:] {
@@ -53,8 +54,8 @@ func quoted(text string) (s, rest string, ok bool) {
 	return "", "", false
 }
 
-// bare reads a key without quotes, and returns the rest of the text: the parameters, or what is
-// none, as the rest of a list of keys.
+// bare reads a key without quotes. rest is the text behind the key, its parameters or anything
+// else.
 func bare(text string) (s, rest string) {
 	end := strings.IndexFunc(text, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`",;\`, c) })
 	if end < 0 {
@@ -63,7 +64,7 @@ func bare(text string) (s, rest string) {
 	return text[:end], text[end:]
 }
 
-// areParameters reports whether the text is the parameters of an item, or nothing: *( ";" *SP key [
+// areParameters reports whether the text is empty or the parameters of an item: *( ";" *SP key [
 // "=" bare-item ] ).
 func areParameters(text string) bool {
 	for text != "" {
@@ -95,13 +96,13 @@ func areParameters(text string) bool {
 	return true
 }
 
-// spanOf returns how many bytes at the beginning of the text are in the set.
+// spanOf returns the number of bytes at the beginning of the text that are in the set.
 func spanOf(text, set string) int { return len(text) - len(strings.TrimLeft(text, set)) }
 
 // A request is an HTTP request with a key.
 type request struct {
 	key   string // the key of the flight
-	print string // a fingerprint
+	print string // the fingerprint
 	body  []byte
 }
 
@@ -117,8 +118,8 @@ func (g *Guard) read(r *http.Request, key string) (q request, err error) {
 	return q, err
 }
 
-// hostOf returns the name of the host that the client has sent, without the port, since a host may
-// be reached by several ports.
+// hostOf returns the host name that the client has sent, without the port, since a host may be
+// reached by several ports.
 func hostOf(r *http.Request) string {
 	host := strings.ToLower(r.Host)
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -127,9 +128,9 @@ func hostOf(r *http.Request) string {
 	return strings.Trim(host, "[]") // an IPv6 address has brackets
 }
 
-// target returns the path and the query as the client has sent them: a handler of net/http before
-// this one may have changed r.URL, as [http.StripPrefix] does. A request that did not come from a
-// client has r.URL alone.
+// target returns the path and the query as the client has sent them: a handler before this one may
+// have changed r.URL, for example [http.StripPrefix]. A request that did not come from a client has
+// only r.URL.
 func target(r *http.Request) (path, query string) {
 	text := r.RequestURI
 	if text == "" {
@@ -151,7 +152,7 @@ func hash(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// A handled is what the context of a handler has, under handledKey.
+// A handled is the value of handledKey in the context of a handler.
 type handled struct {
 	key  string
 	mine *response
@@ -160,8 +161,8 @@ type handled struct {
 type handledKey struct{}
 
 // Key returns the key of the request whose handler has the context: a hash of the client, the
-// method, the host, the path and the header, for a unique column beside the effect. It is "" in a
-// handler without a key.
+// method, the host, the path and the header. Store it in a unique column beside the effect. It is
+// "" for a handler without a key.
 func Key(ctx context.Context) string {
 	if h, ok := ctx.Value(handledKey{}).(*handled); ok {
 		return h.key
@@ -169,10 +170,10 @@ func Key(ctx context.Context) string {
 	return ""
 }
 
-// NotDone says that the handler whose context it gets has done nothing of what the request asks
-// for, whatever the status of its response: the response is not kept, and the next request with the
-// key runs the handler. The handler calls it before it returns, from any goroutine. It changes
-// nothing in a handler without a key.
+// NotDone says that the handler with the context ctx has done nothing of what the request asks for,
+// whatever the status of its response. The response is not kept, and the next request with the key
+// runs the handler. The handler calls NotDone before it returns, from any goroutine. In a handler
+// without a key it does nothing.
 func NotDone(ctx context.Context) {
 	if h, ok := ctx.Value(handledKey{}).(*handled); ok {
 		h.mine.notDone.Store(true)

@@ -14,13 +14,13 @@ import (
 
 // A Response is the response that later requests get.
 type Response struct {
-	Status int // 200 to 999
+	Status int // the status, 200 to 999
 	Header http.Header
-	Body   []byte // at most MostResponse bytes
+	Body   []byte // the body, at most MostResponse bytes
 }
 
 var (
-	// ErrSettled is the error of [Guard.Settle] for a key that has a response, which stays.
+	// ErrSettled is the error of [Guard.Settle] for a key that has a response. The response stays.
 	ErrSettled = errors.New("idempotent: the key has a response")
 	// ErrInvalidResponse is the error of [Guard.Settle] for a response that cannot be kept.
 	ErrInvalidResponse = errors.New("idempotent: invalid response")
@@ -33,11 +33,11 @@ var (
 //	KEYS[1]  the mark
 var dropMark = wire.ScriptOf(`return redis.call('del', KEYS[1])`)
 
-// Settle gives a response to a request whose outcome is unknown: later requests with the key get
+// Settle gives a response to a request whose outcome is unknown. Later requests with the key get
 // the response, for Options.Keep, if they are like the first one. It is for an operator, or a job,
-// that has found out the outcome, as in the database of its effect. The key is the one that [Key]
-// returns, and stands as "key" in the response with status 500. A response to a key without a
-// request is for all requests.
+// that has found out the outcome, for example in the database of the effect. The key is the value
+// of [Key], and "key" in the response with status 500. If there was no request with the key, any
+// request gets the response.
 //
 // While a handler of the key runs, in any process, Settle waits for it, until ctx ends. It returns
 // [ErrSettled] if the key has a response, [ErrInvalidResponse], and the errors of [once.Group.Do].
@@ -62,17 +62,17 @@ func (g *Guard) Settle(ctx context.Context, key string, response Response) error
 }
 
 // Forget forgets the response of a key, or that its outcome is unknown: the next request with the
-// key runs the handler. The key is as for [Guard.Settle]. Forget waits for a handler that runs, in
-// any process, until ctx ends. It returns the errors of [once.Group.Do] and [once.Group.Forget];
-// after a missing right ([rlock.ErrNoPermission]) nothing has changed.
+// key runs the handler. The key is the same as for [Guard.Settle]. Forget waits for a running
+// handler, in any process, until ctx ends. It returns the errors of [once.Group.Do] and
+// [once.Group.Forget]. After a missing right ([rlock.ErrNoPermission]) nothing has changed.
 func (g *Guard) Forget(ctx context.Context, key string) error {
 	for {
 		_, shared, err := g.group.Do(once.Fresh(ctx), key, func(held context.Context) ([]byte, error) {
-			held, cancel := context.WithCancel(held) // it alone does not end with ctx, since the group finishes what it runs
+			held, cancel := context.WithCancel(held) // the context of the function alone does not end with ctx, since the group finishes what it runs
 			defer cancel()
 			defer context.AfterFunc(ctx, cancel)()
 			mark := g.markOf(key)
-			if err := g.drop(held, mark); err != nil { // first, since a response is given without a mark too
+			if err := g.drop(held, mark); err != nil { // the mark goes first, since a response is given without a mark, too
 				return nil, fmt.Errorf("idempotent: forget %q: DEL of %q: %w", key, mark, err)
 			}
 			if err := g.group.Forget(held, key); err != nil {
@@ -83,7 +83,7 @@ func (g *Guard) Forget(ctx context.Context, key string) error {
 		switch {
 		case errors.Is(err, errForgotten):
 			return nil
-		case err != nil || !shared: // otherwise another request has run since
+		case err != nil || !shared: // else another request has run its handler meanwhile
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (g *Guard) drop(ctx context.Context, mark string) (err error) {
 		_, failed := g.ask(ctx, dropMark, mark)
 		diagnosis, explained := wire.Diagnose(failed)
 		err = explained
-		return diagnosis == wire.Never // also of no error
+		return diagnosis == wire.Never // true also without an error
 	}
 	if !g.again(ctx, dropped) {
 		return wire.TimeUp(ctx, err)

@@ -1,11 +1,11 @@
--- Deletes the count of a latch, which is open then. The message is 1, as Redisson's.
+-- Deletes the count of a latch, which opens it. The message is 1, like Redisson's.
 --
 -- KEYS[1]  the count
 -- KEYS[2]  the channel
--- ARGV[1]  the command by which it is published
+-- ARGV[1]  the command that publishes
 --
 -- 1        deleted
--- 0        there was none
+-- 0        there was no count
 if not number then
 	return 0
 end

@@ -1,11 +1,11 @@
--- Takes one off the count of a latch. At zero the key goes, and a message 0 opens the gates. A 0 at
--- any other count would have clients of Redisson read the count in a loop.
+-- Takes one off the count of a latch. At zero the key is deleted, and a message 0 opens the gates. A
+-- message 0 at any other count would make clients of Redisson read the count in a loop.
 --
 -- KEYS[1]  the count
 -- KEYS[2]  the channel
--- ARGV[1]  the command by which it is published
+-- ARGV[1]  the command that publishes
 --
--- The count; -1 for a latch without one.
+-- The count; -1 for a latch without a count.
 if redis.call('exists', KEYS[1]) == 0 then
 	return -1
 end

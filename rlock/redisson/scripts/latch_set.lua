@@ -4,10 +4,10 @@
 -- KEYS[1]  the count
 -- KEYS[2]  the channel
 -- ARGV[1]  the count
--- ARGV[2]  the command by which it is published
+-- ARGV[2]  the command that publishes
 --
 -- 1        set
--- 0        there is one
+-- 0        there is a count
 if not redis.call('set', KEYS[1], ARGV[1], 'nx') then
 	return 0
 end

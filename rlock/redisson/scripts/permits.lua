@@ -5,10 +5,10 @@
 -- KEYS[2]  the permits that are taken, a sorted set of their ids (16 bytes) by the time in
 --          milliseconds at which they end; 922337203685477 is never
 -- KEYS[3]  the channel
--- ARGV[1]  the command by which it is published
+-- ARGV[1]  the command that publishes
 --
--- A message is the number of free permits: how many waiters each client of Redisson wakes. The
--- clock is Redis', while Redisson's clients use their own.
+-- A message is the number of free permits, which is the number of waiters that each client of
+-- Redisson wakes. The clock is Redis'; Redisson's clients use clocks of their own.
 local clock = redis.call('time')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local never = '922337203685477'

@@ -4,9 +4,9 @@
 -- ARGV[2]  lease in milliseconds, which begins now; "0" for none
 -- ARGV[3]  the id of each permit, and so on
 --
--- -1       taken; so it is if the first id is taken already: sent again it takes no more, and the
---          lease begins anew, from which the client counts, unless theirs is longer
--- n        not so many are free; the next one ends in n milliseconds; 0: that is not known
+-- -1       taken, now or before: if the first id has a permit already, no more are taken, and the lease
+--          begins again, as the client counts it, unless the present one is longer
+-- n        too few are free; the next permit ends in n milliseconds; 0 if this is not known
 local ids = #ARGV - 2
 local taken = redis.call('zscore', KEYS[2], ARGV[3])
 local free = nil
@@ -25,7 +25,7 @@ if taken or free and tonumber(free) >= ids then
 		end
 	end
 	local expires = redis.call('pttl', KEYS[1])
-	if expires > 0 then -- both keys go together
+	if expires > 0 then -- both keys expire together
 		redis.call('pexpire', KEYS[2], string.format('%.0f', expires))
 	end
 	return -1

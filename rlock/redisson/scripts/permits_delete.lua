@@ -3,7 +3,7 @@
 -- KEYS[1..3], ARGV[1]  see permits.lua
 --
 -- 1        deleted
--- 0        it was not there
+-- 0        the semaphore did not exist
 local taken = redis.call('zcount', KEYS[2], '-inf', '+inf') -- an error for a key of another type
 if not number and taken == 0 then
 	return 0

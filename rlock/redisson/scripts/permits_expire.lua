@@ -1,11 +1,10 @@
--- Gives a semaphore of permits with leases an end, or takes it away: of both keys, which go
--- together.
+-- Gives a semaphore of permits with leases an end, or removes it. Both keys end together.
 --
 -- KEYS[1..3], ARGV[1]  see permits.lua
--- ARGV[2]  in how many milliseconds; "0" for not
+-- ARGV[2]  the time until the end in milliseconds; "0" to remove it
 --
--- 1        it is there
--- 0        it is not
+-- 1        the semaphore exists
+-- 0        it does not exist
 local taken = redis.call('zcount', KEYS[2], '-inf', '+inf') -- an error for a key of another type
 if not number and taken == 0 then
 	return 0

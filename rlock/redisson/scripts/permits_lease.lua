@@ -3,7 +3,7 @@
 -- KEYS[1..3], ARGV[1]  see permits.lua
 -- ARGV[2]  the id of the permit
 --
--- For how many more milliseconds it is taken; -1 for one without an end, 0 for one that is gone.
+-- The rest of the lease in milliseconds; -1 for a permit without an end, 0 if the permit is gone.
 sweep()
 local ends = redis.call('zscore', KEYS[2], ARGV[2])
 if not ends then

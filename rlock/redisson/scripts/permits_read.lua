@@ -1,4 +1,4 @@
--- Reads how many permits there are.
+-- Reads the numbers of permits.
 --
 -- KEYS[1..3], ARGV[1]  see permits.lua
 --

@@ -3,8 +3,8 @@
 -- KEYS[1..3], ARGV[1]  see permits.lua
 -- ARGV[2]  the id of each permit, and so on
 --
--- {n, m}   n of the permits had not ended, and m subscribers have got the message, of Java and Go.
---          A permit that had ended, and was not swept yet, is given back all the same
+-- {n, m}   n of the permits had not ended, and m subscribers of Java and Go got the message. A permit
+--          that had ended, and was not swept yet, is given back as well
 -- an error that ends with "(released)": the permits are given back, but the message was refused
 local held, back = 0, 0
 for i = 2, #ARGV do

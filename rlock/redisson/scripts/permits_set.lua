@@ -1,9 +1,9 @@
--- Sets how many permits there are, with those that are taken.
+-- Sets the number of permits, the taken ones included.
 --
 -- KEYS[1..3], ARGV[1]  see permits.lua
--- ARGV[2]  how many
+-- ARGV[2]  the number
 --
--- How many are free then; less than 0 if more are taken.
+-- The number of free permits; negative if more are taken.
 sweep()
 local free = ARGV[2] - redis.call('zcount', KEYS[2], '0', '+inf')
 local had = redis.call('get', KEYS[1])

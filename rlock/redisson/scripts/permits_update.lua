@@ -1,10 +1,10 @@
 -- Gives permits that are taken a lease that begins now.
 --
 -- KEYS[1..3], ARGV[1]  see permits.lua
--- ARGV[2]  lease in milliseconds, after a "+" if it only lengthens theirs; "0" for none
+-- ARGV[2]  lease in milliseconds, behind a "+" if it must only lengthen a lease; "0" for none
 -- ARGV[3]  the id of each permit, and so on
 --
--- For each 1, or 0 for one that is gone, in an array.
+-- An array with 1 for each permit, or 0 if it is gone.
 sweep()
 local lengthens = string.byte(ARGV[2]) == 43
 local ends = ending(lengthens and string.sub(ARGV[2], 2) or ARGV[2])

@@ -1,13 +1,13 @@
--- Adds permits, or takes some off, and wakes waiters: a message is the number of free permits,
--- which is how many waiters each client of Redisson wakes. So 0 and less are not told.
+-- Adds permits, or removes some, and wakes waiters: a message is the number of free permits, which is
+-- the number of waiters that each client of Redisson wakes. So no message says 0 or less.
 --
--- KEYS[1]  the number of free permits; created if it is not there
+-- KEYS[1]  the number of free permits; created if it does not exist
 -- KEYS[2]  the channel
--- ARGV[1]  how many to add
--- ARGV[2]  the command by which it is published
+-- ARGV[1]  the number of permits to add
+-- ARGV[2]  the command that publishes
 --
--- How many subscribers have got the message, of Java and Go. An error that ends with "(released)":
--- they are added, but the message was refused.
+-- The number of subscribers, of Java and Go, that got the message. An error that ends with
+-- "(released)": the permits are added, but the message was refused.
 local free, told = redis.call('incrby', KEYS[1], ARGV[1]), 0
 if free > 0 then
 	told = redis.pcall(ARGV[2], KEYS[2], free)

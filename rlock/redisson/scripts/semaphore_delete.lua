@@ -3,7 +3,7 @@
 -- KEYS[1]  the number of free permits
 --
 -- 1        deleted
--- 0        it was not there
+-- 0        the semaphore did not exist
 if not number then
 	return 0
 end

@@ -1,10 +1,10 @@
--- Gives a semaphore an end, or takes it away.
+-- Gives a semaphore an end, or removes it.
 --
 -- KEYS[1]  the number of free permits
--- ARGV[1]  in how many milliseconds; "0" for not
+-- ARGV[1]  the time until the end in milliseconds; "0" to remove it
 --
--- 1        it is there
--- 0        it is not
+-- 1        the semaphore exists
+-- 0        it does not exist
 if not number then
 	return 0
 end

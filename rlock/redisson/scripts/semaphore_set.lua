@@ -1,9 +1,9 @@
--- Sets the number of free permits if there is none, also that of permits with leases.
+-- Sets the number of free permits if there is none, also for permits with leases.
 --
 -- KEYS[1]  the number of free permits
 -- KEYS[2]  the channel
--- ARGV[1]  how many there are
--- ARGV[2]  the command by which it is published
+-- ARGV[1]  the number of free permits
+-- ARGV[2]  the command that publishes
 --
 -- 1        set
 -- 0        there is a number
