@@ -23,9 +23,9 @@ import (
 type Client struct {
 	prefix string          // the prefix of the names in Redis
 	driver *driver.Client  // the locks of one key
-	groups *composite.Home // the locks over several
+	groups *composite.Home // the multi and red locks
 	diag   *monitor.Diag
-	inside // for the packages beside this one: prefix and driver
+	inside // gives packages beside this one prefix and driver
 }
 
 type inside = driver.Inside
@@ -56,7 +56,7 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// connect returns the connections, which may be yet to be opened.
+// connect returns the Redis of the client. It is not connected yet if the client is lazy.
 func (c Config) connect(id *wire.ID) (*wire.Redis, error) {
 	if c.Lazy {
 		return wire.OpenLater(c.wire(), id.Prefix), nil
@@ -98,7 +98,7 @@ func NewContext(ctx context.Context, config Config) (*Client, error) {
 	}
 }
 
-// newUntil is New, but returns an error as soon as ctx ends.
+// newUntil is New, but also returns when ctx ends, with an error.
 func newUntil(ctx context.Context, config Config) (*Client, error) {
 	type result struct {
 		client *Client
@@ -124,27 +124,28 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], waiting and later calls return ErrClosed, and no goroutine is left. Locks that
-// were passed on stay, as does a shared rueidis client. Close waits for Redis to confirm the
+// were passed on stay, and a shared rueidis client stays open. Close waits for Redis to confirm the
 // releases, for three seconds or Config.Redis.ConnWriteTimeout if that is longer. Then it returns
 // [ErrUnconfirmed], and the other locks end with their leases. A silent server, the Logger and the
-// Observer may take up to three seconds more. A further call waits for the first and returns its
-// error; in a hook without a caller, such as a hook that Close calls, it returns nil.
+// Observer may take up to three seconds more. A further call waits for the first one and returns
+// its error; in a hook without a caller, such as a hook that Close calls, it returns nil.
 func (c *Client) Close() error { return c.driver.Close() }
 
 // Check returns nil if a lock could be taken now, else the error that TryLock of a free lock would
-// get. Reasons are: a replica; a server that is full, loading, busy with a script, silent or too far
-// from its replicas ([ErrNotReplicated] with SyncReplicas); a Cluster that is down; a missing right
-// ([ErrNoPermission]); a lazy client without a connection; a closed one ([ErrClosed]). Check is for readiness probes, and must not be a liveness probe: docs/recipes.md.
+// get. Reasons are: a replica; a server that is full, loading, busy with a script, silent or too
+// far from its replicas ([ErrNotReplicated] with SyncReplicas); a Cluster that is down; a missing
+// right ([ErrNoPermission]); a lazy client without a connection; a closed client ([ErrClosed]).
+// Check is for readiness probes, and must not be a liveness probe: docs/recipes.md.
 //
-// It takes a plain lock and releases it, in one round trip; in a Cluster one on each primary, all
-// at once. With SyncReplicas the release takes one more. The lock's name begins with Config.Prefix,
-// "rlock_check:" behind it, and has a UUID; if the release fails, it expires within four seconds.
-// It finds no right that only other kinds or waiters need. It is not repeated, but over a new
-// connection if its own has ended. It ends with ctx, at the latest when an Unlock would: then the
-// error is that of ctx, or "no answer from Redis".
+// It takes a plain lock and releases it, in one round trip; in a Cluster one lock on each primary,
+// all at once. With SyncReplicas the release takes one more. The lock's name is Config.Prefix,
+// "rlock_check:" and a UUID; if the release fails, it expires within four seconds. Check finds no
+// right that only other kinds or waiters need. It is repeated only if its connection has ended. It
+// ends with ctx, at the latest when an Unlock would, and then returns ctx's error, or "no answer
+// from Redis".
 func (c *Client) Check(ctx context.Context) error { return c.driver.Check(ctx, c.prefix) }
 
-// inRedis returns the key of a lock. An empty name stays one that no lock can have.
+// inRedis returns the key of a lock. An empty name stays empty, which no lock can have.
 func (c *Client) inRedis(name string) string {
 	if name == "" || c.prefix == "" {
 		return name

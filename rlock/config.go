@@ -24,8 +24,8 @@ type Config struct {
 	Redis rueidis.ClientOption
 	// Client is a rueidis client to share instead: see docs/connecting.md. Close leaves it open.
 	Client rueidis.Client
-	// Lazy makes New return at once and connect in the background. Until then calls wait or fail as
-	// in an outage, or with the error of New if that would be permanent.
+	// Lazy makes New return at once and connect in the background. Until then calls wait or fail
+	// like calls in an outage, or fail with the error of New if that would be permanent.
 	Lazy bool
 	// Prefix is put before each lock's name to make its key, as Redisson's NameMapper does:
 	// "billing:", or "{billing}:" for one slot of a Cluster. The client, its locks and its Observer
@@ -44,7 +44,7 @@ type Config struct {
 	// round trip and a connection meanwhile. Hand-offs and renewals do not wait.
 	SyncReplicas int
 	// Logger gets the messages that docs/operations.md lists, in a goroutine of its own; while 1000
-	// wait, more are dropped. Its first panic goes to the standard error. Defaults to
+	// wait, further ones are dropped. Its first panic goes to the standard error. Defaults to
 	// slog.Default().
 	Logger *slog.Logger
 	// LongHold is the time after which a hold is logged. Negative: never. Defaults to 10 minutes.
@@ -67,20 +67,20 @@ type Advanced struct {
 	// another client is known to wait; then this client's next waiter joins the end of the queue.
 	// Negative: none. A fair lock has none, nor a lock after [Client.Resume]. Defaults to 16.
 	HandoffLimit int
-	// HandoffTime is the longest time of these hand-offs. Not negative. Defaults to 10 ms.
+	// HandoffTime is the longest time in all for these hand-offs. Not negative. Defaults to 10 ms.
 	HandoffTime time.Duration
 	// PubSub is the family of commands that notifies waiters, the same for all clients of a lock.
 	PubSub PubSub
 	// RedissonPolls says whether to expect clients of Redisson that cannot be counted. A lock that
 	// this client wants all the time is then left to them for 140 ms about every 2.4 s.
 	RedissonPolls RedissonPolls
-	// NoClientName omits our name of the connections, by which package inspect finds processes.
+	// NoClientName omits the name of the connections, by which package inspect finds processes.
 	NoClientName bool
 	// NoClientChannel omits the channel on which clients notify each other of a ForceUnlock.
 	NoClientChannel bool
-	// TrackedKeys is the number of keys of held locks, at most, that Redis watches (CLIENT
-	// TRACKING), once one owner has held them alone for 50 ms. Redis reports at once if one is
-	// deleted, overwritten or evicted. The next renewal notices the loss of other keys, and of all
+	// TrackedKeys is the largest number of keys of held locks that Redis watches (CLIENT TRACKING),
+	// once one owner has held them alone for 50 ms. Redis reports at once if such a key is deleted,
+	// overwritten or evicted. The next renewal notices the loss of other keys, and of all keys
 	// before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
 	// LogSteps logs, at level Debug, each step of a lock: what the client wants, and what Redis
@@ -93,9 +93,9 @@ type Advanced struct {
 type RedissonPolls int
 
 const (
-	RedissonPollsAuto   RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)   // where the server knows a script of Redisson's locks: SCRIPT EXISTS once a minute
-	RedissonPollsNever  RedissonPolls = RedissonPolls(wire.RedissonPollsNever)  // none: those that come may starve beside busy clients
-	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways) // for other versions of Redisson, or programs like it
+	RedissonPollsAuto   RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)   // if the server knows a script of Redisson's locks: SCRIPT EXISTS once a minute
+	RedissonPollsNever  RedissonPolls = RedissonPolls(wire.RedissonPollsNever)  // never: such clients may starve beside busy ones
+	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways) // always: for other versions of Redisson, or programs like it
 )
 
 // PubSub is a family of publish and subscribe commands, with Redisson's shardedSubscriptionMode;
@@ -142,7 +142,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("rlock: %w: "+format, append([]any{ErrInvalidConfig}, args...)...)
 }
 
-// checkAddress refuses a config that does not say where Redis is.
+// checkAddress refuses a config without the address of Redis, or with two.
 func (c Config) checkAddress() error {
 	switch given := len(c.Redis.InitAddress) > 0; {
 	case c.Client == nil && !given:
@@ -206,17 +206,17 @@ func (c Config) driver(o *contract.Observer) driver.Config {
 	}
 }
 
-// lockOptions fills in what suits locks.
+// lockOptions fills in the options that suit locks.
 func lockOptions(o rueidis.ClientOption) rueidis.ClientOption {
-	// No command of ours can be cached, and the tracking that the cache needs is missing from many
-	// servers.
+	// No command of a lock can be cached, and many servers do not have the tracking that the cache
+	// needs.
 	o.DisableCache = true
-	// One connection is first in, first out: a clean-up cannot overtake the acquire that it cleans
-	// up after (15 of 40 times with two connections).
+	// One connection is first in, first out: a release cannot overtake the acquire that it undoes
+	// (15 of 40 times with two connections).
 	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1)
 	// Without it a lone command meets a connection that died idle as an error, and a command whose
-	// context ends takes the connection with it. A lone caller is served without the pipeline all
-	// the same: see wire/direct.go.
+	// context ends takes the connection with it. A lone caller has a direct connection all the
+	// same: see wire/direct.go.
 	o.AlwaysPipelining = true
 	o.ReadBufferEachConn = cmp.Or(o.ReadBufferEachConn, 64<<10)
 	o.WriteBufferEachConn = cmp.Or(o.WriteBufferEachConn, 64<<10)

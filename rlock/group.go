@@ -13,12 +13,13 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// How locks of one key become parts of locks over several, and these become locks.
+// This file makes parts of multi and red locks from locks of one key, and locks from multi and red
+// locks.
 
 // homeOf returns what package composite needs of a client.
 func homeOf(e *driver.Client, config Config) *composite.Home {
 	together := acquireAll
-	if e.Redis.SyncReplicas() > 0 { // each grant waits for replicas by itself
+	if e.Redis.SyncReplicas() > 0 { // each grant waits for replicas on a connection of its own
 		together = nil
 	}
 	return composite.NewHome(composite.Config{
@@ -49,7 +50,7 @@ func homeOf(e *driver.Client, config Config) *composite.Home {
 // A single is a lock of one key as package composite knows it.
 type single struct {
 	*driver.NamedLock
-	leaves []composite.Leaf // the one
+	leaves []composite.Leaf // the leaf of the lock
 }
 
 var _ composite.Keyed = single{}
@@ -104,7 +105,7 @@ func acquireAll(ctx context.Context, o contract.Owner, locks []composite.Locker,
 	return parts, err
 }
 
-// part returns the lock as a part of others, or the reason why it can never be taken.
+// part returns the lock as a part of another one, or the reason why it can never be taken.
 func (l *Lock) part() (composite.Locker, error) {
 	switch f := l.made.(type) {
 	case over:
@@ -115,12 +116,12 @@ func (l *Lock) part() (composite.Locker, error) {
 	return nil, fmt.Errorf("rlock: %w: %T is no lock", ErrInvalidConfig, l.made)
 }
 
-// An over is a lock over several.
+// An over is a multi or red lock.
 type over struct{ *composite.Lock }
 
 var _ form = over{}
 
-// refuses returns the error of a request that a lock over several does not serve, else nil.
+// refuses returns the error of a request that a multi or red lock does not serve, or nil.
 func (l over) refuses(req *driver.Request) error {
 	option := ""
 	switch {
@@ -146,7 +147,7 @@ func optionsOf(req *driver.Request) composite.Options {
 	return composite.Options{Lease: req.Lease, Wait: req.Wait, Note: req.Note, Caller: req.Caller, Within: req.Within, Again: req.Again, Life: req.Life}
 }
 
-// Title implements [form], as all that follows.
+// Title implements [form], and so do the methods that follow.
 func (l over) Title() string { return l.Name() }
 
 func (l over) Take(ctx context.Context, req driver.Request) error {
@@ -166,13 +167,13 @@ func (l over) Hold(ctx, parent context.Context, req driver.Request) (driver.Hand
 
 func (l over) Token(contract.Owner) (uint64, error) { return l.Lock.Token() }
 
-// NewMultiLock returns the lock that is all of these or none: locks of any names, kinds and
-// clients. It has no key of its own in Redis.
+// NewMultiLock returns a lock whose holder has all of these locks, of any names, kinds and clients.
+// It has no key of its own in Redis.
 //
 // The parts are taken in one order for all callers, so that two callers cannot deadlock unless they
-// hold other locks already. Parts of one client that are free are taken in one round trip, up to
-// the first that is not. If the wait ends, or a part fails or is lost, all are released; Unlock
-// joins the errors of the parts. A fixed lease begins when all parts are taken.
+// hold other locks already. Free parts of one client are taken in one round trip, up to the first
+// that is not free. If the wait ends, or a part fails or is lost, all are released; Unlock joins
+// the errors of the parts. A fixed lease begins when all parts are taken.
 //
 // A lock that is given twice counts once. Without locks, with a nil or zero one, with two kinds of
 // one name, or with one name by two clients of one address, the methods return [ErrInvalidConfig].

@@ -21,11 +21,11 @@ type Hold struct {
 	cleanup runtime.Cleanup // notes that the program has dropped the handle
 }
 
-// A holding is a hold as its locks know it. It does not refer to its Hold, so that a Hold that the
-// program has dropped is collected.
+// A holding is a hold without its handle. It does not refer to the Hold, so that the garbage
+// collector finds a Hold that the program has dropped.
 type holding struct {
 	held   driver.Handle
-	scoped heldContext // the parent of held's context, with the owner
+	scoped heldContext // the parent of the context of held, with the owner
 }
 
 // handle returns the handle for a program, which may drop it.
@@ -44,7 +44,8 @@ type AcquireOption func(*acquireOptions)
 
 type acquireOptions = contract.AcquireOptions
 
-// WithLease takes the lock for a fixed time, as [Lock.LockFor]; 0, the default, means the watchdog.
+// WithLease takes the lock for a fixed time, like [Lock.LockFor]; 0, the default, means the
+// watchdog.
 func WithLease(lease time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.Lease = lease }
 }
@@ -109,8 +110,8 @@ func WithProgress(f func(place, waiting int)) AcquireOption {
 	return func(o *acquireOptions) { o.Progress = f }
 }
 
-// newRequest returns the request of a caller that waits without end unless an option says
-// otherwise. Its owner is not set.
+// newRequest returns the request of a caller that waits without end unless an option limits the
+// wait. Its owner is not set.
 func newRequest(options []AcquireOption) driver.Request {
 	with := acquireOptions{Wait: contract.Forever}
 	for _, option := range options {
@@ -128,8 +129,8 @@ func newRequest(options []AcquireOption) driver.Request {
 	return req
 }
 
-// acquire acquires the lock with a handle, whose context is made from parent. Without an owner in
-// ctx it is the goroutine's, or has an owner of its own.
+// acquire acquires the lock with a handle, whose context is made from parent. If ctx has no owner,
+// of decides whether the owner is the goroutine, or a new one.
 func acquire(ctx, parent context.Context, l *Lock, of fallback, options []AcquireOption) (*holding, error) {
 	req := newRequest(options)
 	for s := scopeOf(ctx).about(l); ; s = s.outer.about(l) {
@@ -146,7 +147,7 @@ func acquire(ctx, parent context.Context, l *Lock, of fallback, options []Acquir
 	}
 }
 
-// newHold returns a hold without its handle, whose context is to be made from parent.
+// newHold returns a hold that has no handle yet, and whose context is to be made from parent.
 func newHold(parent context.Context, l *Lock, req *driver.Request) *holding {
 	life := new(contract.Life)
 	req.Life = life
@@ -197,7 +198,7 @@ func (h *Hold) Token() (uint64, error) {
 	return token, nil
 }
 
-// Release releases the hold. As [Lock.Unlock] it returns [ErrLost] or [ErrUnconfirmed], and
+// Release releases the hold. Like [Lock.Unlock] it returns [ErrLost] or [ErrUnconfirmed], and
 // completes even if ctx has ended. Further calls return [ErrNotHeld] and change nothing.
 func (h *Hold) Release(ctx context.Context) error {
 	err := h.held.Release(ctx)

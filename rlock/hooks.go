@@ -15,7 +15,7 @@ type observing struct {
 	hooks    *Observer
 	client   *Client
 	log      *slog.Logger
-	panicked sync.Map // the names of the hooks of which a panic has been logged
+	panicked sync.Map // the names of the hooks whose first panic was logged
 }
 
 // The words that users see.
@@ -61,7 +61,7 @@ func (o *observing) events() *contract.Observer {
 	return e
 }
 
-// hook returns what calls a hook that is about a lock, nil if there is none.
+// hook returns a function that calls a hook about a lock, or nil if there is no hook.
 func hook[Info any](o *observing, name string, call func(context.Context, Info), info func(LockInfo, contract.Event) Info) contract.Hook {
 	if call == nil {
 		return nil
@@ -72,7 +72,7 @@ func hook[Info any](o *observing, name string, call func(context.Context, Info),
 	}
 }
 
-// nameOf returns the name of the event's lock. That of a multi-lock is made of keys.
+// nameOf returns the name of the event's lock. The name of a multi-lock is made of keys.
 func (o *observing) nameOf(e contract.Event) string {
 	if e.Kind == contract.KindMulti {
 		return e.Name
@@ -80,7 +80,8 @@ func (o *observing) nameOf(e contract.Event) string {
 	return o.client.named(e.Name)
 }
 
-// caught keeps the panic of a hook from the client. It must be deferred itself.
+// caught recovers a panic of a hook, so that it does not reach the client. It must be deferred
+// itself.
 func (o *observing) caught(hook string) {
 	p := recover()
 	if p == nil {
@@ -92,7 +93,7 @@ func (o *observing) caught(hook string) {
 	}
 }
 
-// about calls a hook that is about the whole client.
+// about calls a hook about the whole client.
 func (o *observing) about(name string, hook func(*Client)) {
 	if hook != nil {
 		defer o.caught(name)

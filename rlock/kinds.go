@@ -21,9 +21,9 @@ func (c *Client) NewFencedLock(name string) *Lock {
 
 // NewFairLock returns the fair lock of that name, which is granted in the order in which its
 // waiters came, over all clients: each has a ticket in the queue in Redis, and the lock is never
-// handed off inside a process. The order is lost where Redis loses the queue, as in a failover, and
-// a waiter loses its place while its client has no connection for subscriptions. Redisson's fair
-// lock of the name has a queue of its own: the two only exclude each other.
+// handed off inside a process. The order is lost if Redis loses the queue, as in a failover, and a
+// waiter loses its place while its client has no connection for subscriptions. Redisson's fair lock
+// of the name has a queue of its own: the two only exclude each other.
 func (c *Client) NewFairLock(name string) *Lock {
 	return lockOf(c, driver.NewLock(c.driver, driver.FairKind, c.inRedis(name)))
 }
@@ -56,7 +56,7 @@ func (c *Client) NewSemaphore(name string, permits int) *Lock {
 // reader in Redis.
 type ReadWriteLock struct {
 	reader, writer driver.NamedLock
-	read, write    Lock // made of these
+	read, write    Lock // the locks that Read and Write return
 }
 
 // NewReadWriteLock returns the read-write lock of that name.
@@ -67,8 +67,8 @@ func (c *Client) NewReadWriteLock(name string) *ReadWriteLock {
 	return l
 }
 
-// Read returns the lock that many owners may hold at once. Each nests, unlocks, and loses its hold
-// for itself. One attempt may be refused while a writer waits.
+// Read returns the lock that many owners may hold at once. Each owner nests, unlocks, and loses its
+// hold for itself. A single attempt may be refused while a writer waits.
 func (l *ReadWriteLock) Read() *Lock { return &l.read }
 
 // Write returns the lock that one owner holds alone.

@@ -21,10 +21,11 @@ import (
 // has the methods of Redisson's RLock beside these.
 type Lock struct {
 	made   form
-	client *Client // nil for a lock over several
+	client *Client // the client; nil for a multi or red lock
 }
 
-// A form is the implementation of a Lock: a lock of one key ([driver.Lock]), or one over several.
+// A form is the implementation of a Lock: a lock of one key ([driver.NamedLock]), or a multi or red
+// lock.
 type form interface {
 	Title() string
 	Take(ctx context.Context, req driver.Request) error
@@ -37,7 +38,7 @@ type form interface {
 	Token(o contract.Owner) (uint64, error)
 }
 
-// NoExpiry is the [Lock.TTL] of a key without an expiry, which no client makes.
+// NoExpiry is the [Lock.TTL] of a key without an expiry, which no client of rlock makes.
 const NoExpiry time.Duration = -1
 
 // A Kind is the sort of a lock.
@@ -55,8 +56,8 @@ const (
 	KindRed       Kind = "red"   // made of locks on several servers, see NewRedLock
 )
 
-// NewLock returns the lock of that name, which one owner at a time holds. It sends no command, as
-// no constructor of a lock does, and nothing needs to be closed. If the name is invalid, the lock's
+// NewLock returns the lock of that name, which one owner at a time holds. Like every constructor of
+// a lock it sends no command, and nothing needs to be closed. If the name is invalid, the lock's
 // methods return [ErrInvalidName].
 //
 // The name, behind Config.Prefix, is the lock's key in Redis, and the key of Redisson's lock of the
@@ -67,7 +68,7 @@ func (c *Client) NewLock(name string) *Lock {
 	return lockOf(c, driver.NewLock(c.driver, driver.PlainKind, c.inRedis(name)))
 }
 
-// lockOf returns the lock that is made of one, at one allocation.
+// lockOf returns the Lock of a lock of one key, in one allocation.
 func lockOf(c *Client, one driver.NamedLock) *Lock {
 	l := &struct {
 		lock Lock

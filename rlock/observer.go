@@ -82,7 +82,7 @@ type LostInfo struct {
 	AcquiredBy AcquiredBy
 	Held       time.Duration // the time from Acquired to the loss
 	Reason     LossReason
-	Err        error // an [ErrLost] that says more
+	Err        error // an [ErrLost] with the reason
 }
 
 // A RenewedInfo is about one batch of renewals, and changes of depth or owner, to one server.
@@ -91,7 +91,7 @@ type RenewedInfo struct {
 	Locks  int           // the number of locks in the batch
 	Failed int           // the number of locks that Redis refused to renew, or did not answer for
 	Took   time.Duration // the time from before the batch was sent to the last answer
-	Kept   int           // the number of locks whose whole lease the watchdog keeps
+	Kept   int           // the number of locks whose whole lease the watchdog renews
 	Margin time.Duration // the shortest validity that Kept had left at the answers, or Lease; near zero warns of losses
 	Lease  time.Duration // Config.Lease
 	Err    error         // the error of one of the locks that failed
@@ -101,13 +101,13 @@ type RenewedInfo struct {
 type AcquiredBy string
 
 const (
-	ByNesting AcquiredBy = "nesting" // the owner held the lock already
+	ByNesting AcquiredBy = "nesting" // the owner already held the lock
 	ByJoining AcquiredBy = "joining" // the client held the lock for other readers
-	ByHandoff AcquiredBy = "handoff" // another goroutine of the process passed it on, without Redis
-	ByRedis   AcquiredBy = "redis"   // Redis granted it to an attempt, since it was free
+	ByHandoff AcquiredBy = "handoff" // another goroutine of the process handed it off, without Redis
+	ByRedis   AcquiredBy = "redis"   // Redis granted it to an attempt, since the lock was free
 	ByQueue   AcquiredBy = "queue"   // Redis granted it to a waiter's ticket in the queue
-	ByPass    AcquiredBy = "pass"    // another client has passed it on, and Resume took it
-	ByParts   AcquiredBy = "parts"   // enough parts of a lock over several were acquired
+	ByPass    AcquiredBy = "pass"    // another client has passed the lock on, and Resume took it
+	ByParts   AcquiredBy = "parts"   // enough parts of a multi or red lock were acquired
 )
 
 // A LossReason is why a lock was lost: a lower-case word, fit for a metric.
@@ -117,7 +117,7 @@ const (
 	LostUnrenewed   LossReason = "unrenewed"     // the lease ended, since Redis did not confirm a renewal in time
 	LostLeaseEnded  LossReason = "lease_ended"   // the fixed lease ended before Unlock
 	LostHeldTooLong LossReason = "held_too_long" // the time of WithMaxHold was over before Unlock
-	LostKeyGone     LossReason = "key_gone"      // Redis says that the lock's key is gone, or another's
+	LostKeyGone     LossReason = "key_gone"      // Redis answered that the lock's key is gone, or has another owner
 	LostForced      LossReason = "forced"        // this client unlocked it by force; a ForceUnlock by another client is LostKeyGone
-	LostParts       LossReason = "parts"         // too few parts of a lock over several are left
+	LostParts       LossReason = "parts"         // too few parts of a multi or red lock are left
 )

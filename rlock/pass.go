@@ -10,14 +10,14 @@ import (
 
 // Pass ends the hold and passes the lock on: the text that it returns lets one [Client.Resume], in
 // any process, go on with the lock within that time. The text is opaque, fit for a URL, and a
-// secret. Until then the lock stays with a fixed lease, also after [Client.Close]; then the first
+// secret. The lock stays for that time, also after [Client.Close]; if nobody resumes it, the first
 // waiter gets it.
 //
-// The lock must be no multi-lock or red lock, the hold its only level in this process, and no
-// [WithMinHold] of another reader may last there: else Pass returns [ErrPass] and changes nothing,
-// as for [ErrInvalidLease] and [ErrNotHeld]. Otherwise the hold ends with cause [ErrPassed], and
-// then one command is sent, also if ctx has ended: the error is [ErrLost] if the lock was lost by
-// then, and [ErrUnconfirmed] if Redis does not confirm it, and the lock is released.
+// Pass changes nothing if it returns [ErrInvalidLease], [ErrNotHeld] or [ErrPass]: for a multi-lock
+// or a red lock, beside another level in this process, and while a [WithMinHold] of another reader
+// lasts. Otherwise the hold ends with cause [ErrPassed], and then one command is sent, also if ctx
+// has ended: the error is [ErrLost] if the lock was lost by then, and [ErrUnconfirmed] if Redis
+// does not confirm it, and the lock is released.
 func (h *Hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	return h.held.Pass(ctx, within)
 }

@@ -46,7 +46,7 @@ func OwnerFrom(ctx context.Context) (Owner, bool) {
 }
 
 // A scope is the part of a context that says in whose name calls take locks. It is about the locks
-// of a hold, while that is held, or about all locks. The innermost scope that is about a lock
+// of one hold, as long as the hold is held, or about all locks. The innermost scope about a lock
 // counts.
 type scope struct {
 	owner contract.Owner
@@ -63,8 +63,8 @@ func scopeOf(ctx context.Context) *scope {
 	return s
 }
 
-// about returns the innermost scope, from s on, that is about the lock: of a hold that is held, or
-// of all locks; nil for none.
+// about returns the innermost scope, from s on, that is about the lock: a scope of a hold that is
+// held, or of all locks. It returns nil for none.
 func (s *scope) about(l *Lock) *scope {
 	for s != nil && s.of != nil && (s.life.IsOver() || !overlap(s.of, l)) {
 		s = s.outer
@@ -80,9 +80,9 @@ const (
 	anOwnerOfItsOwn fallback = true
 )
 
-// caller returns the owner of a call for a lock that the scope is about; the zero Owner if the call
-// is to have an owner of its own. In the scope of a hold the call is a guest, which may outlive the
-// hold, unless its owner would be the same without that scope.
+// caller returns the owner of a call for a lock that the scope is about, or the zero Owner if the
+// call needs a new owner. In the scope of a hold the call is a guest, which may outlive the hold,
+// unless its owner would be the same without that scope.
 func (s *scope) caller(of fallback) contract.Owner {
 	switch {
 	case s != nil && s.of != nil:
@@ -115,7 +115,7 @@ func (s *scope) setOwner(req *driver.Request, of fallback) (began time.Time) {
 }
 
 // hasOutlived reports whether a call failed because the hold whose guest it was has ended. The call
-// is then made again by the next scope, with the rest of its wait.
+// is then repeated in the next scope, with the rest of its wait.
 func hasOutlived(err error, req *driver.Request, began time.Time) bool {
 	outlived, is := errors.AsType[*contract.Outlived](err)
 	if !is {
@@ -128,8 +128,8 @@ func hasOutlived(err error, req *driver.Request, began time.Time) bool {
 	return true
 }
 
-// others yields the owners whose levels an Unlock may release if the caller has none of its own:
-// the owners of the holds that its context comes from, also of holds that have ended.
+// others yields the owners whose levels an Unlock may release if the caller has no level of its
+// own: the owners of the holds from which its context comes, also of holds that have ended.
 func (s *scope) others(l *Lock) iter.Seq[contract.Owner] {
 	return func(yield func(contract.Owner) bool) {
 		for ; s != nil && s.of != nil; s = s.outer {
@@ -142,8 +142,8 @@ func (s *scope) others(l *Lock) iter.Seq[contract.Owner] {
 	}
 }
 
-// overlap reports whether the two locks have a name in common: then a call for one waits while
-// another owner holds the other.
+// overlap reports whether the two locks have a name in common: then a call for one of them waits
+// while another owner holds the other.
 func overlap(a, b *Lock) bool {
 	if a == b {
 		return true
@@ -172,7 +172,7 @@ func (l *Lock) leaves(one *[1]composite.Leaf) []composite.Leaf {
 	return nil
 }
 
-// A heldContext is the parent of a hold's context: a lock that is locked with it nests in the hold.
+// A heldContext is the parent of a hold's context: a call with this context nests in the hold.
 type heldContext struct {
 	context.Context
 	scope scope

@@ -76,10 +76,10 @@ func (h *Hold) Write(ctx context.Context, keys []string, commands ...[]string) (
 	return replies, err
 }
 
-// keyless are the commands that have no key, and are executed by any node of a Cluster.
+// keyless are the commands that have no key, and that any node of a Cluster executes.
 var keyless = []string{"PUBLISH", "PING", "ECHO", "TIME"}
 
-// checkCommands refuses what a Cluster would refuse, wherever it is sent.
+// checkCommands refuses commands that a Cluster would refuse, on any server.
 func checkCommands(keys []string, commands [][]string) error {
 	if len(commands) == 0 {
 		return fmt.Errorf("rlock: guarded write: %w: there are no commands", ErrInvalidConfig)
