@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,7 +76,9 @@ func (w *Watch) Names(ctx context.Context) (names []string, err error) {
 			}
 			s.cursors[at] = found.Cursor
 			for _, key := range found.Elements {
-				names = append(names, w.inspector.named(key))
+				if !strings.HasPrefix(key, "rlock_queue:") { // a sorted set, as a semaphore is
+					names = append(names, w.inspector.named(key))
+				}
 			}
 		}
 	}

@@ -358,6 +358,17 @@ func TestThePageOfALockTellsWhatHappens(t *testing.T) {
 	page.await("findings", func() bool { return strings.Contains(page.html["findings"], "CONFIG SET appendonly yes") })
 }
 
+func TestThePageOfAnotherKeySaysSo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, Options{})
+	hold := s.take(s.connect().NewLock("orders:1"))
+	other := s.connect().NewLock("orders:1").Key("data")
+	_, err := hold.Write(s.ctx, []string{other}, []string{"SET", other, "data"})
+	require.NoError(t, err)
+	page := s.watch("?l=" + idOf(other))
+	page.await("other data", func() bool { return strings.Contains(page.html["lock"], "No lock: the key has other data") })
+}
+
 func TestOnlyAPageThatMayDoesUnlock(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, Options{})
@@ -453,16 +464,20 @@ func TestAPrefixMayBeStripped(t *testing.T) {
 	}
 }
 
-func TestThePageOutlivesItsServer(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Embedded(t)
-	s := at(t, redis.Options(), Options{})
-	s.take(s.connect().NewLock("orders:1"))
-	dial := redis.Options().DialCtxFn
+// away serves a page about a server behind a network that can fail.
+func away(t *testing.T) (*site, *network.Network) {
+	t.Helper()
+	dial := redistest.Embedded(t).Options().DialCtxFn
 	wire := network.New(func() (net.Conn, error) { return dial(context.Background(), "", nil, nil) })
 	require.NoError(t, wire.Listen())
 	t.Cleanup(wire.Close)
-	s = at(t, rueidis.ClientOption{InitAddress: []string{wire.Addr()}, ForceSingleClient: true, DisableCache: true}, Options{})
+	return at(t, rueidis.ClientOption{InitAddress: []string{wire.Addr()}, ForceSingleClient: true, DisableCache: true}, Options{}), wire
+}
+
+func TestThePageOutlivesItsServer(t *testing.T) {
+	t.Parallel()
+	s, wire := away(t)
+	s.take(s.connect().NewLock("orders:1"))
 	list := s.watch("")
 	list.await("the lock", func() bool { return len(list.rows) == 1 })
 	wire.Refuse()

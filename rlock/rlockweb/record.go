@@ -25,6 +25,7 @@ type record struct {
 	turns  []int                // the number of new holders at each of the last looks
 	waits  []int                // the number of waiters at each of them
 	deeds  []deed               // what happened, the last first
+	other  bool                 // it is no lock, but a key with other data
 }
 
 // A deed is something that happened to a lock.

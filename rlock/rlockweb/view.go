@@ -206,9 +206,9 @@ func (w *watcher) list(v *viewer) *list {
 
 // A change is what a page has to change, by the ids of its elements.
 type change struct {
-	Now  int64             `json:"now"`            // the clock of this program, in milliseconds
-	HTML map[string]string `json:"html"`           // the new contents of elements
-	Rows [][2]string       `json:"rows,omitempty"` // the ids of all rows, with the new text of those that have changed
+	Now  int64             `json:"now"`           // the clock of this program, in milliseconds
+	HTML map[string]string `json:"html"`          // the new contents of elements
+	Rows [][2]string       `json:"rows,omitzero"` // the ids of all rows, with the new text of those that have changed
 }
 
 // changes returns the difference between what was sent and what the viewer is to see.
@@ -225,8 +225,9 @@ func (p *page) changes(v *viewer, sent map[string]string) change {
 		if r := w.records[v.Lock]; r != nil {
 			row = *r
 		}
+		row.other = w.others[v.Lock]
 		row.Name = v.Lock
-		parts["lock"] = map[string]any{"Lock": &row, "Unlock": p.Unlock, "Opened": w.opened}
+		parts["lock"] = map[string]any{"Lock": &row, "Unlock": p.Unlock, "Opened": w.began}
 	case v.Java:
 		parts["java"] = map[string]any{"All": w.java, "Error": w.javaFail, "Read": !w.javaAt.IsZero()}
 	default:
@@ -334,6 +335,8 @@ func (r *record) LeaseOf(until int64) lease { return lease{until, r.length.Milli
 // State says in a few words whether the lock is held.
 func (r *record) State() string {
 	switch {
+	case r.other:
+		return "No lock: the key has other data"
 	case r.at.IsZero():
 		return "Not looked at yet"
 	case r.HolderCount == 0:
@@ -374,9 +377,12 @@ func (r *record) Mode(shared bool, permits int) string {
 // Busy reports whether the curves show anything.
 func (r *record) Busy() bool { return sum(r.turns)+sum(r.waits) > 0 }
 
-// Rate returns the new holders a second.
+// Rate returns the new holders a second, "" for none.
 func (r *record) Rate() string {
-	return fmt.Sprintf("%.1f", float64(sum(r.turns))/max(float64(len(r.turns)-1), 1))
+	if turns := sum(r.turns); turns > 0 {
+		return fmt.Sprintf("%.1f/s", float64(turns)/float64(len(r.turns)-1))
+	}
+	return ""
 }
 
 // Bars is the path of the new holders at each look.

@@ -33,7 +33,7 @@ type watcher struct {
 	mu      sync.Mutex // guards the fields below
 	viewers map[*viewer]bool
 	running bool
-	opened  time.Time // the time at which the records begin
+	began   time.Time // the time at which the records begin
 	at      time.Time // the time of the last look that succeeded
 	failed  error     // the error of the last look, or nil
 	failing time.Time // the time since which looks fail; zero if the last one has succeeded
@@ -67,7 +67,7 @@ func (w *watcher) add(q *query) *viewer {
 		w.running = true
 		if now := time.Now(); w.records == nil || now.Sub(w.at) > remembers {
 			w.records, w.fresh, w.others = make(map[string]*record), make(map[string]bool), make(map[string]bool)
-			w.opened, w.failed, w.failing = now, nil, time.Time{}
+			w.began, w.failed, w.failing = now, nil, time.Time{}
 		}
 		go w.run()
 	}
@@ -109,7 +109,7 @@ func (w *watcher) look() {
 	locks, errs := w.watch.Locks(ctx, asked)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
+	now, opened := time.Now(), w.opened()
 	for at, name := range asked {
 		delete(w.fresh, name)
 		switch err := errs[at]; {
@@ -118,14 +118,14 @@ func (w *watcher) look() {
 			w.others[name] = true
 		case err != nil:
 			failed = cmp.Or(failed, err)
-		default:
+		case w.records[name] != nil || locks[at].HolderCount+locks[at].Waiting > 0 || opened[name]:
 			w.recordOf(name).see(now, locks[at])
 		}
 	}
 	switch {
 	case failed == nil:
 		w.failing, w.at = time.Time{}, now
-		w.forget(now)
+		w.forget(now, opened)
 	case w.failing.IsZero():
 		w.failing = now
 	}
@@ -184,7 +184,7 @@ func (w *watcher) recordOf(name string) *record {
 	if r == nil {
 		r = &record{Lock: inspect.Lock{Name: name}, forced: make(map[string]string)}
 		w.records[name] = r
-		if !w.at.IsZero() && time.Since(w.opened) > 2*interval && len(w.fresh) == 0 {
+		if !w.at.IsZero() && time.Since(w.began) > 2*interval && len(w.fresh) == 0 {
 			r.see(w.at, r.Lock) // it was free at the last look
 		}
 	}
@@ -192,14 +192,19 @@ func (w *watcher) recordOf(name string) *record {
 }
 
 // forget drops the records of locks that are free, and that nobody has opened. It needs the mutex.
-func (w *watcher) forget(now time.Time) {
-	opened := make(map[string]bool)
-	for v := range w.viewers {
-		opened[v.Lock] = true
-	}
+func (w *watcher) forget(now time.Time, opened map[string]bool) {
 	maps.DeleteFunc(w.records, func(name string, r *record) bool {
 		return !r.free.IsZero() && now.Sub(r.free) > stays && !opened[name]
 	})
+}
+
+// opened returns the names of the locks whose pages are open. It needs the mutex.
+func (w *watcher) opened() map[string]bool {
+	names := make(map[string]bool)
+	for v := range w.viewers {
+		names[v.Lock] = v.Lock != ""
+	}
+	return names
 }
 
 // nameOf returns the name with that id, or "".
