@@ -130,7 +130,7 @@ func try(root string, m mutant) (result string, err error) {
 	}
 	arguments := strings.Fields(*test)
 	if len(arguments) == 0 {
-		arguments = []string{"-run", "OverTheWholeFace", "./rlock/tests/together", "-programs", fmt.Sprint(*programs)}
+		arguments = []string{"-run", "OverTheWholeFace", "./rlock/tests/programs", "-programs", fmt.Sprint(*programs)}
 	}
 	// The limit is a flag of the test, and no timeout of this program: the process of a test that
 	// hangs would outlive its parent "go test" if that was killed.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/checker"
 	"github.com/go-rlock/rlock/internal/history"
-	"github.com/go-rlock/rlock/internal/together"
+	"github.com/go-rlock/rlock/internal/programs"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
@@ -139,7 +139,7 @@ func (a *act) round(ctx context.Context, r round) error {
 		heal()
 	}
 	a.findFailover(slices.ContainsFunc(r.steps, func(s step) bool { return s.kind.Forgets || s.kind.Name == "cluster-failover" }))
-	answers, err := stage.AskAll[together.Settled](a.stage, "settle")
+	answers, err := stage.AskAll[programs.Settled](a.stage, "settle")
 	if err != nil {
 		return err
 	}
@@ -252,10 +252,10 @@ func (a *act) endless(r round) error {
 		keys, err = a.stage.Keys() // a busy server
 	}
 	for key, left := range keys {
-		if together.Stays(key) || stage.IsQueue(key, left) {
+		if programs.Stays(key) || stage.IsQueue(key, left) {
 			continue // no token is given twice: its counter stays
 		}
-		if left < 0 || together.OfLock(key) && left > max(a.lease, longestLease).Milliseconds() {
+		if left < 0 || programs.OfLock(key) && left > max(a.lease, longestLease).Milliseconds() {
 			a.violate("round %d: after %v: %s ends in %d ms, and has no holder", r.number, r, key, left)
 		}
 	}
@@ -265,7 +265,7 @@ func (a *act) endless(r round) error {
 // close ends the workers, and looks for what they leave behind.
 func (a *act) close() error {
 	a.say("at rest")
-	if _, err := stage.AskAll[together.Settled](a.stage, "settle"); err != nil {
+	if _, err := stage.AskAll[programs.Settled](a.stage, "settle"); err != nil {
 		return err
 	}
 	for _, w := range a.stage.Workers {
@@ -274,7 +274,7 @@ func (a *act) close() error {
 	a.nothingLeft("keys", func() (list []string, err error) {
 		keys, err := a.stage.Keys()
 		for key, left := range keys {
-			if together.Stays(key) || left >= 0 && !together.OfLock(key) || a.deaths > 0 && stage.IsQueue(key, left) {
+			if programs.Stays(key) || left >= 0 && !programs.OfLock(key) || a.deaths > 0 && stage.IsQueue(key, left) {
 				continue
 			}
 			list = append(list, fmt.Sprintf("%s (%d ms left)", key, left))

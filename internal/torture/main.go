@@ -1,5 +1,5 @@
 // Command torture breaks Redis, its networks and its clients in many ways while processes run
-// random programs (package together), and checks what callers were told: holds that overlap, losses
+// random programs (package programs), and checks what callers were told: holds that overlap, losses
 // that were not reported, calls that hang, errors that no function documents.
 //
 //	go run ./internal/torture                         two minutes, a random seed
@@ -26,7 +26,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/together"
+	"github.com/go-rlock/rlock/internal/programs"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
@@ -177,7 +177,7 @@ func run(ctx context.Context, o options) (violations int, err error) {
 			options: o, number: n, run: r,
 			until:   began.Add(time.Duration(n+1)*length - closing),
 			first:   rounds[topology],
-			plan:    plan{o.seed, topology, stage.For(topology, o.kinds...), stage.Scene{Workers: o.processes, Names: together.Names, Lease: o.lease}},
+			plan:    plan{o.seed, topology, stage.For(topology, o.kinds...), stage.Scene{Workers: o.processes, Names: programs.Names, Lease: o.lease}},
 			figures: figures{topology: topology},
 		}
 		if err := a.play(ctx); err != nil {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/go-rlock/rlock/internal/checker"
 	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/programs"
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/together"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
@@ -199,7 +199,7 @@ func (c *talk) ask(word string, answer any) {
 }
 
 // settle lets the worker work for a while, and rest, without a problem.
-func (c *talk) settle() (s together.Settled) {
+func (c *talk) settle() (s programs.Settled) {
 	c.t.Helper()
 	time.Sleep(2500 * time.Millisecond) // longer than a wave
 	c.ask("settle", &s)

@@ -17,19 +17,19 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/internal/programs"
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/together"
 	"github.com/go-rlock/rlock/internal/torture/stage"
 )
 
-// A worker is a process of torture: a [together.Process], which calls everything that there is, and
+// A worker is a process of torture: a [programs.Process], which calls everything that there is, and
 // notes in a history what it was told of locks. It may be stopped or killed at any moment.
 //
 // It reads its job as a line of JSON, and connects. Then it answers each word that it reads with a
 // line of JSON:
 //
 //	storm     callers go on, and its own networks break              an empty object
-//	settle    its networks are whole, callers return, and rest       together.Settled
+//	settle    its networks are whole, callers return, and rest       programs.Settled
 //	idle      how many goroutines an idle process has                idle
 //	end       the clients close, and the process ends                the problems of that
 type worker struct {
@@ -40,7 +40,7 @@ type worker struct {
 	crew     sync.WaitGroup
 
 	ready   chan struct{}     // closed when the clients are there
-	process *together.Process // nil if the worker ended before
+	process *programs.Process // nil if the worker ended before
 	first   int               // goroutines when the clients had connected
 }
 
@@ -126,7 +126,7 @@ func work(in io.Reader, out io.Writer) error {
 				w.process.Storm()
 			}
 		case "settle":
-			answer = together.Settled{Hung: []string{"New by " + w.name()}}
+			answer = programs.Settled{Hung: []string{"New by " + w.name()}}
 			if there {
 				answer = w.process.Settle(hungAfter)
 			}
@@ -148,14 +148,14 @@ func work(in io.Reader, out io.Writer) error {
 // connect begins the process, as soon as its servers let it, and its first storm.
 func (w *worker) connect() {
 	defer close(w.ready)
-	ground := together.Ground{Name: w.name(), Recorder: w.recorder, First: (100*w.Worker + w.Life + 1) * 10_000_000}
+	ground := programs.Ground{Name: w.name(), Recorder: w.recorder, First: (100*w.Worker + w.Life + 1) * 10_000_000}
 	for _, a := range w.Addresses {
-		ground.Servers = append(ground.Servers, together.Server{
+		ground.Servers = append(ground.Servers, programs.Server{
 			Option: a.Option(),
 			Dial:   func(address string) (net.Conn, error) { return net.Dial("tcp", address) },
 		})
 	}
-	process, err := together.Begin(w.ctx, together.Endless(w.Seed, len(w.Addresses), w.Names, w.Lease, !w.Addresses[0].Single), ground, w.Seed<<16|uint64(w.Worker)<<8|uint64(w.Life))
+	process, err := programs.Begin(w.ctx, programs.Endless(w.Seed, len(w.Addresses), w.Names, w.Lease, !w.Addresses[0].Single), ground, w.Seed<<16|uint64(w.Worker)<<8|uint64(w.Life))
 	if err != nil {
 		return
 	}

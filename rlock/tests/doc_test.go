@@ -13,6 +13,6 @@
 //	recipes    locks composed of others, as in docs/recipes.md
 //	redisson   the form of what Redisson reads and writes
 //	storms     exclusion and progress under load
-//	together   random programs over everything that is exported, under random faults: see internal/together
+//	programs   random programs over everything that is exported, under random faults: see internal/programs
 //	insight    observers, logs, counters, Inspect, cycles of waits
 package tests_test

@@ -1,5 +1,5 @@
 // Package storms_test is about exclusion and progress under load: thousands of waiters and of
-// names. Package together has faults.
+// names. Package programs has faults.
 package storms_test
 
 import (

@@ -1,9 +1,9 @@
-// Package together_test runs random programs over the whole face: see package internal/together.
+// Package programs_test runs random programs over the whole face: see package internal/programs.
 //
-//	go test ./rlock/tests/together                                the gate
-//	go test ./rlock/tests/together -programs 5000 -first 1000     more of them
-//	go test ./rlock/tests/together -seed 42 -shrink 400           one, and the part of it that still fails
-package together_test
+//	go test ./rlock/tests/programs                                the gate
+//	go test ./rlock/tests/programs -programs 5000 -first 1000     more of them
+//	go test ./rlock/tests/programs -seed 42 -shrink 400           one, and the part of it that still fails
+package programs_test
 
 import (
 	"encoding/json"
@@ -17,18 +17,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/inmemory"
+	"github.com/go-rlock/rlock/internal/programs"
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/together"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 )
 
 var (
-	programs = flag.Int("programs", 0, "how many programs to run; 0: those of the gate")
-	first    = flag.Uint64("first", 0, "the seed of the first program")
-	seed     = flag.Int64("seed", -1, "the seed of the only program")
-	only     = flag.String("only", "", "the operations of the only program that are kept, as 3,7; all by default")
-	shrink   = flag.Int("shrink", 0, "leave out operations of a program that fails, by so many tries")
-	show     = flag.Bool("show", false, "print each program, and what all have called")
+	count  = flag.Int("programs", 0, "how many programs to run; 0: those of the gate")
+	first  = flag.Uint64("first", 0, "the seed of the first program")
+	seed   = flag.Int64("seed", -1, "the seed of the only program")
+	only   = flag.String("only", "", "the operations of the only program that are kept, as 3,7; all by default")
+	shrink = flag.Int("shrink", 0, "leave out operations of a program that fails, by so many tries")
+	show   = flag.Bool("show", false, "print each program, and what all have called")
 )
 
 func TestMain(m *testing.M) { testbed.Main(m) }
@@ -37,8 +37,8 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 // that call everything.
 func gate() int {
 	switch {
-	case *programs > 0:
-		return *programs
+	case *count > 0:
+		return *count
 	case testing.Short(), testbed.Fewer():
 		return 60
 	}
@@ -49,7 +49,7 @@ func gate() int {
 // operators.
 func TestProgramsOverTheWholeFace(t *testing.T) {
 	redistest.WithoutServer(t)
-	face := together.NewFace()
+	face := programs.NewFace()
 	if *seed >= 0 {
 		one(t, uint64(*seed), face)
 		return
@@ -76,8 +76,8 @@ func TestProgramsOverTheWholeFace(t *testing.T) {
 }
 
 // one runs one program, and shrinks it if it fails.
-func one(t *testing.T, seed uint64, face *together.Face) {
-	p := together.Generate(seed)
+func one(t *testing.T, seed uint64, face *programs.Face) {
+	p := programs.Generate(seed)
 	if *only != "" {
 		var kept []int
 		require.NoError(t, json.Unmarshal([]byte("["+*only+"]"), &kept))
@@ -88,8 +88,8 @@ func one(t *testing.T, seed uint64, face *together.Face) {
 	}
 	problems := virtual(t, p, face)
 	if len(problems) > 0 && *shrink > 0 {
-		p = together.Shrink(p, *shrink, func(q *together.Program) bool { return len(virtual(t, q, together.NewFace())) > 0 })
-		problems = virtual(t, p, together.NewFace())
+		p = programs.Shrink(p, *shrink, func(q *programs.Program) bool { return len(virtual(t, q, programs.NewFace())) > 0 })
+		problems = virtual(t, p, programs.NewFace())
 		t.Log(p)
 	}
 	for _, problem := range problems[:min(len(problems), 6)] {
@@ -98,25 +98,25 @@ func one(t *testing.T, seed uint64, face *together.Face) {
 }
 
 // virtual runs a program in a bubble of virtual time, on embedded servers.
-func virtual(t *testing.T, p *together.Program, face *together.Face) []string {
-	var r *together.Run
+func virtual(t *testing.T, p *programs.Program, face *programs.Face) []string {
+	var r *programs.Run
 	synctest.Test(t, func(*testing.T) {
-		ground := together.Ground{Virtual: true}
+		ground := programs.Ground{Virtual: true}
 		for range p.World.Servers {
 			s := inmemory.New()
 			defer s.Close()
 			ground.Servers = append(ground.Servers, embedded(s))
 		}
-		r = together.Execute(p, ground, face)
+		r = programs.Execute(p, ground, face)
 	})
 	return r.Problems()
 }
 
-func embedded(s *inmemory.Server) together.Server {
+func embedded(s *inmemory.Server) programs.Server {
 	option := s.Options()
 	option.DialCtxFn = nil
 	option.RingScaleEachConn, option.ReadBufferEachConn, option.WriteBufferEachConn = 8, 16<<10, 16<<10
-	return together.Server{
+	return programs.Server{
 		Option: option,
 		Dial:   func(string) (net.Conn, error) { return s.Dial() },
 		Refuse: func(text string) {

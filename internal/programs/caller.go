@@ -1,4 +1,4 @@
-package together
+package programs
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func (m *member) lock(l Lock) *rlock.Lock {
 		face.call("rlock.NewMultiLock")
 		return rlock.NewMultiLock(parts...)
 	}
-	panic("together: no kind " + l.Kind)
+	panic("programs: no kind " + l.Kind)
 }
 
 // A call is one call that takes a lock.

@@ -1,13 +1,13 @@
-// Package together is one random program over the whole face of rlock, once, idempotent, redisson
-// and elect, and one judge of it.
+// Package programs makes random programs over the whole face of rlock, once, idempotent, redisson
+// and elect, and judges them.
 //
-//	p := together.Generate(seed)              // a Program: data, which can be printed
-//	r := together.Execute(p, ground, face)    // its clients, lanes and faults, on a Ground: some servers
+//	p := programs.Generate(seed)              // a Program: data, which can be printed
+//	r := programs.Execute(p, ground, face)    // its clients, lanes and faults, on a Ground: some servers
 //	problems := r.Problems()                  // by what callers saw, and what Redis has in the end
-//	p = together.Shrink(p, tries, fails)      // fewer operations that still fail
+//	p = programs.Shrink(p, tries, fails)      // fewer operations that still fail
 //
 // It has three stages: virtual time on embedded servers, real time on real ones (both in
-// rlock/tests/together), and processes that are stopped and killed, with all else that torture
+// rlock/tests/programs), and processes that are stopped and killed, with all else that torture
 // breaks: a [Process] in each draws operations without end.
 //
 // # A program
@@ -40,4 +40,4 @@
 //	redisson    the numbers of permits and of latches are exact, but for calls without an answer
 //	end         each lock can be had at once; Close is in time, and contexts are over after it; no
 //	            key is left but those that stay
-package together
+package programs

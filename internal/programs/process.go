@@ -1,4 +1,4 @@
-package together
+package programs
 
 import (
 	"context"
@@ -88,7 +88,7 @@ func Begin(ctx context.Context, p *Program, ground Ground, seed uint64) (*Proces
 		r.close()
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("together: %w (%w)", ctx.Err(), err)
+			return nil, fmt.Errorf("programs: %w (%w)", ctx.Err(), err)
 		case <-time.After(50 * ms):
 		}
 	}

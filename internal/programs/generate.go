@@ -1,4 +1,4 @@
-package together
+package programs
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func (t table) find(verb string) row {
 			return r
 		}
 	}
-	panic("together: no row for " + verb)
+	panic("programs: no row for " + verb)
 }
 
 // A generator draws a program.
@@ -132,7 +132,7 @@ func (g *generator) op(t table, after time.Duration) *Op {
 			return g.draw(r, after)
 		}
 	}
-	panic("together: an empty table")
+	panic("programs: an empty table")
 }
 
 func (r row) weightIn(w *World) int {

@@ -1,4 +1,4 @@
-package together_test
+package programs_test
 
 import (
 	"go/ast"
@@ -97,7 +97,7 @@ func covers(t *testing.T, counts map[string]int) {
 		}
 	}
 	slices.Sort(missing)
-	require.Empty(t, missing, "no program has called these: add rows to internal/together")
+	require.Empty(t, missing, "no program has called these: add rows to internal/programs")
 }
 
 func pair(counts map[string]int, a, b string) int {

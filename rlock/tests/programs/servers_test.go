@@ -1,4 +1,4 @@
-package together_test
+package programs_test
 
 import (
 	"flag"
@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/programs"
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/together"
 )
 
 var real = flag.Int("real", 0, "how many programs to run on each sort of server, in real time; 0: one")
@@ -21,16 +21,16 @@ func TestProgramsOnServers(t *testing.T) {
 	for n := *first; n < *first+uint64(max(*real, 1)); n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			redistest.Over(t, kinds, func(t *testing.T, server *redistest.Server) {
-				p := together.Generate(3 * n) // which has one server
+				p := programs.Generate(3 * n) // which has one server
 				p.World.Lease = 8 * time.Second
 				if p.World.Servers != 1 {
 					t.Fatalf("%d servers", p.World.Servers)
 				}
-				ground := together.Ground{Servers: []together.Server{{
+				ground := programs.Ground{Servers: []programs.Server{{
 					Option: server.Options(),
 					Dial:   func(address string) (net.Conn, error) { return net.Dial("tcp", address) },
 				}}}
-				r := together.Execute(p, ground, together.NewFace())
+				r := programs.Execute(p, ground, programs.NewFace())
 				for _, problem := range r.Problems() {
 					t.Errorf("-run OnServers//%s -first %d: %s", server.Kind, n, problem)
 				}

@@ -1,4 +1,4 @@
-package together_test
+package programs_test
 
 import (
 	"testing"
@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/inmemory"
+	"github.com/go-rlock/rlock/internal/programs"
 	"github.com/go-rlock/rlock/internal/redistest"
-	"github.com/go-rlock/rlock/internal/together"
 )
 
 // The load of a service: some thousand names in one client, each with a goroutine, and more
@@ -18,15 +18,15 @@ func TestAClientHasThousandsOfNames(t *testing.T) {
 	redistest.WithoutServer(t)
 	redistest.Slow(t)
 	const names = 1500
-	var p *together.Process
+	var p *programs.Process
 	redistest.Virtual(t, func(t *testing.T) {
 		s := inmemory.New()
 		defer s.Close()
 		var err error
 		server := embedded(s)
 		server.Refuse = nil // the faults are those of its networks
-		ground := together.Ground{Servers: []together.Server{server}}
-		p, err = together.Begin(t.Context(), together.Endless(1, 1, names, 3*time.Second, false), ground, 1)
+		ground := programs.Ground{Servers: []programs.Server{server}}
+		p, err = programs.Begin(t.Context(), programs.Endless(1, 1, names, 3*time.Second, false), ground, 1)
 		require.NoError(t, err)
 		most := 0
 		for range 3 {
