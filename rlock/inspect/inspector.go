@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -70,6 +71,24 @@ func (i Inspector) ForceUnlock(ctx context.Context, shown Lock) (bool, error) {
 	return l.ForceUnlockOf(ctx, owners)
 }
 
+// HolderOf returns what the error of a refused call, as rlock.ErrNotAcquired, says of the holder
+// besides words: Owner, Note, Since, Waited, Passed, Foreign and Process. ok is false if the error
+// knows no holder. Of a semaphore, and of several readers, it is one of the holders.
+func HolderOf(err error) (h Holder, ok bool) {
+	held := (*wire.HeldError)(nil)
+	if !errors.As(err, &held) {
+		return h, false
+	}
+	text, _ := held.Holder.CutWrite()
+	text, more := text.CutMore()
+	h = h.of(text)
+	h.Process = (*Process)(held.Process)
+	if more > 0 {
+		h.Permits = int(more) + 1
+	}
+	return h, true
+}
+
 // lockOf returns the lock that was shown. A fenced or fair lock is shown as a plain one.
 func (i Inspector) lockOf(shown Lock) driver.NamedLock {
 	key := i.keyOf(shown.Name)
@@ -131,7 +150,7 @@ func (i Inspector) Held() []Held {
 		u := &uses[at]
 		held[at] = Held{
 			Name: i.named(u.Name), Kind: u.Kind, Owner: rlock.Owner(u.Owner), Since: u.Since, ValidUntil: u.ValidUntil,
-			Depth: u.Depth, Permits: u.Permits, PartOf: u.PartOf, Site: Site(u.Site),
+			Depth: u.Depth, Permits: u.Permits, PartOf: u.PartOf, Note: u.Note, Site: Site(u.Site),
 		}
 	}
 	return held
@@ -153,7 +172,8 @@ type Held struct {
 	// PartOf is the name of the multi or red lock as whose part the lock is held, or "". It is also
 	// "" while that lock is still being acquired.
 	PartOf string
-	Site   Site // the place in the program at which the lock was acquired, if Config.RecordSites is set
+	Note   string // the text of rlock.WithNote, or ""
+	Site   Site   // the place in the program at which the lock was acquired, if Config.RecordSites is set
 }
 
 // A Site is the place in the program at which a lock was taken. The zero Site is an unknown place.

@@ -248,10 +248,15 @@ func (i *inspection) readPermits(permits []wire.Permit, count int) error {
 
 // addHolder adds the holder with the text, which has what the text does not say.
 func (i *inspection) addHolder(text wire.OwnerText, h Holder) {
+	i.Holders = append(i.Holders, h.of(text))
+}
+
+// of returns the holder with what its text says.
+func (h Holder) of(text wire.OwnerText) Holder {
 	owner, note := text.CutNote()
 	h.Owner, h.Note, h.Since, h.Waited = string(owner), note.Text, note.At, note.Waits
 	h.Passed, h.Foreign = text.IsPassed(), !text.IsOurs()
-	i.Holders = append(i.Holders, h)
+	return h
 }
 
 // text returns the text of the holder in Redis.

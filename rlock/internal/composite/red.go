@@ -441,10 +441,20 @@ func (a *attempt) over(ctx context.Context) error {
 	case hopeless <= spare && a.options.left(a.began) > 0:
 		return nil
 	case hopeless <= spare && (denied > spare || fault == nil):
-		return fmt.Errorf("rlock: lock %q: %w", name, contract.ErrNotAcquired)
+		return fmt.Errorf("rlock: lock %q: %w", name, a.refusal())
 	default:
 		return fmt.Errorf("rlock: lock %q: fewer than %d servers grant it: %w", name, a.lock.need, fault)
 	}
+}
+
+// refusal returns contract.ErrNotAcquired, with the holder of the first part whose holder is known.
+func (a *attempt) refusal() error {
+	for _, r := range a.replicas {
+		if held := (*wire.HeldError)(nil); r.denied() && errors.As(r.denial, &held) {
+			return held
+		}
+	}
+	return contract.ErrNotAcquired
 }
 
 // fault returns the last errors of the servers that neither granted nor denied their parts.

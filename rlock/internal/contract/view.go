@@ -22,9 +22,10 @@ type View struct {
 	Waits      []Wait
 
 	// Tenure is "<uuid>:" of the tenure in Redis, and Holder its first level, for a lock that is
-	// held here while calls wait for it.
+	// held here while calls wait for it. Note is the note of Holder in words, or "".
 	Tenure string
 	Holder Level
+	Note   string
 }
 
 // KindOf returns the kind of a reader or of a writer.
@@ -42,6 +43,7 @@ type Level struct {
 	Reads     bool
 	First     bool      // the owner held nothing before
 	Since     time.Time // the time at which the level was acquired
+	Note      string    // the text of the note of the owner's hold, at its first level; or ""
 	Until     time.Time // the end of the lease; zero if the level is renewed until its Unlock
 	Site      *Site
 	Whole     *Whole // the multi or red lock as whose part the lock is held, or nil
@@ -59,6 +61,7 @@ type Wait struct {
 	Site      *Site  // the place of the call; nil if it is neither recorded nor found yet
 	Whole     *Whole // the multi or red lock as whose part the lock is waited for, or nil
 	Holder    string // the holder that Redis has named last, or ""
+	Note      string // the note of that holder in words, or ""
 	Endless   bool   // the key of the holder has no TTL
 	Logged    bool   // the log says that the call waits for its own goroutine
 	Standing  bool   // the wait is long by design: see Standing

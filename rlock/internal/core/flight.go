@@ -87,7 +87,7 @@ func (t *Tenure) fillMirror(cmd *Command, opening bool, now Now) {
 		}
 		f.exact = l.shortens(t, f.lease, now)
 		l.noteShowing(t, now)
-		t.note = l.noteOf(t.named)
+		t.note = l.FirstLevel(t.named).Note
 	}
 	switch {
 	case opening || wrote && t.shown.writes == 0:

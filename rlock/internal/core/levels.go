@@ -155,14 +155,10 @@ func (l *Lock) openNote(w *Call, way Way, now Time) {
 	}
 }
 
-// noteOf returns the note of the owner's hold, or nil.
-func (l *Lock) noteOf(o OwnerID) *Note {
-	for i := range l.levels.all {
-		if v := &l.levels.all[i]; v.Owner == o && v.First {
-			return v.Note
-		}
-	}
-	return nil
+// FirstLevel returns the first level of an owner that has one.
+func (l *Lock) FirstLevel(o OwnerID) *Level {
+	i := slices.IndexFunc(l.levels.all, func(v Level) bool { return v.Owner == o && v.First })
+	return &l.levels.all[i]
 }
 
 // closeLevel removes a level. If it was the first of its owner, another level of the owner becomes

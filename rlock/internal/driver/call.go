@@ -92,9 +92,9 @@ func (c *Client) beginAcquire(ctx context.Context, n *Name, req *Request, h *hol
 			waits.req, waits.hold, waits.site = *req, h, site
 			return waits, l, now, nil
 		case core.Closed, core.Upgrades, core.Denied, core.Full, core.Unanswered:
-			holder := ""
+			var holder *holderView
 			if h != nil { // nobody reads the error of a TryLock, which may be called in a loop
-				holder = l.describeHolder("", req)
+				holder = l.viewHolder("", req)
 			}
 			err := l.refusalError(outcome, w.Others, req, holder)
 			if !errors.Is(err, contract.ErrNotAcquired) {
@@ -277,9 +277,9 @@ func (l *lockState) exitWithError(w *waiter) {
 		return
 	}
 	s.applyEffects()
-	holder := ""
+	var holder *holderView
 	if w.hold != nil || w.Outcome == core.Cancelled { // else nobody reads the words
-		holder = l.describeHolder(w.holderText, &w.req)
+		holder = l.viewHolder(w.holderText, &w.req)
 	}
 	//exhaustive:ignore
 	switch o := w.Outcome; o {
@@ -299,7 +299,7 @@ func (l *lockState) exitWithError(w *waiter) {
 	default:
 		panic("driver: a call does not have the lock: " + o.String())
 	}
-	w.holderWords = holder
+	w.holder = holder
 	s.exit(l)
 }
 
@@ -352,8 +352,8 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	}
 	waited := time.Duration(c.clock.now().Time.Since(w.Began))
 	if err = w.err; cancelled { // by its context, or by another call that is acquired together with it: see finishJoint
-		if err = cmp.Or(wire.TimeUp(ctx, w.err), context.Canceled); errors.Is(err, context.DeadlineExceeded) && w.holderWords != "" {
-			err = fmt.Errorf("%w: it is %s", err, w.holderWords)
+		if err = cmp.Or(wire.TimeUp(ctx, w.err), context.Canceled); errors.Is(err, context.DeadlineExceeded) {
+			err = w.holder.explain(err)
 		}
 	}
 	if invariants {
@@ -390,17 +390,17 @@ func (c *Client) returnGrant(n *Name, w *waiter) bool {
 	was, _, ok := l.Unlock(w.Owner, w.Mode, w.Handle, now) // the keeper releases it
 	if ok {
 		l.shard.counts.countUndone(w.req.Way, was.First)
-		w.err, w.holderWords = nil, ""
+		w.err, w.holder = nil, nil
 	}
 	l.shard.exit(l)
 	return ok
 }
 
 // refusalError returns the error of a call with the outcome o, which names the holder unless that
-// is "". others is the number of other waiters, for a call with a bound.
+// is nil. others is the number of other waiters, for a call with a bound.
 //
 // REQUIRES: shard.mu.
-func (l *lockState) refusalError(o core.Outcome, others int32, req *Request, holder string) error {
+func (l *lockState) refusalError(o core.Outcome, others int32, req *Request, holder *holderView) error {
 	reason := contract.ErrNotAcquired
 	switch {
 	case o == core.Closed:
@@ -416,10 +416,7 @@ func (l *lockState) refusalError(o core.Outcome, others int32, req *Request, hol
 	case o == core.Unanswered:
 		return l.faultOfFirst()
 	}
-	if holder != "" {
-		reason = fmt.Errorf("%w: it is %s", reason, holder)
-	}
-	return reason
+	return holder.explain(reason)
 }
 
 // faultOfFirst returns the reason why it is not known who has the lock: the error of the first call
@@ -438,41 +435,70 @@ func (l *lockState) faultOfFirst() error {
 // mostNamed is the number of levels that are searched for one of the caller's own.
 const mostNamed = 16
 
-// describeHolder describes the holder as this client knows it, "" if it does not. named is the
-// holder that Redis named last.
+// A holderView is a holder in the error of a call.
+type holderView struct {
+	words string // say that the lock is held, and by whom
+	wire.HeldError
+}
+
+// explain returns the reason with the holder; without one if h is nil.
+func (h *holderView) explain(reason error) error {
+	if h == nil {
+		return reason
+	}
+	e := h.HeldError
+	e.Err = fmt.Errorf("%w: it is %s", reason, h.words)
+	if _, note := e.Holder.CutNote(); note != (wire.Note{}) {
+		e.Err = fmt.Errorf("%w: %s", e.Err, note)
+	}
+	return &e
+}
+
+// viewHolder returns the holder as this client knows it, nil if it does not. named is the holder
+// that Redis named last.
 //
 // REQUIRES: shard.mu.
-func (l *lockState) describeHolder(named wire.OwnerText, req *Request) string {
+func (l *lockState) viewHolder(named wire.OwnerText, req *Request) *holderView {
+	c := l.shard.client
 	if !l.IsHeld() {
-		return l.shard.client.describeClient(named)
+		return c.viewNamed(named)
 	}
 	levels := l.Levels()
+	first := l.FirstLevel(levels[0].Owner)
+	h := &holderView{HeldError: wire.HeldError{Holder: c.textOf(l.Held().ID, first.Owner, 0)}}
+	if first.Note != nil {
+		h.Holder = h.Holder.WithNote(wire.Note{Text: first.Note.Text, At: c.clock.timeOf(first.Since)})
+	}
 	for i := range levels[:min(len(levels), mostNamed)] {
 		if caller := callerOf(&levels[i]); caller != 0 && caller == req.Goroutine() {
-			return "held by the calling goroutine: use the context of Do or of the Hold"
+			h.words = "held by the calling goroutine: use the context of Do or of the Hold"
+			return h
 		}
 	}
 	owner := levelOwner(&levels[0]).Words()
 	if levels[0].Mode == core.Shared {
 		owner = "a reader, " + owner
 	}
-	return "held by " + owner + " of this process"
+	h.words = "held by " + owner + " of this process"
+	return h
 }
 
-// describeClient describes the client of a holder that Redis has named.
-func (c *Client) describeClient(holder wire.OwnerText) string {
+// viewNamed returns a holder that Redis has named.
+func (c *Client) viewNamed(named wire.OwnerText) *holderView {
+	if named.Tenure() == "" || named.ClientID() == c.ID.Prefix { // of this client: it has been released since, or is about to be
+		return nil
+	}
+	owner, _ := named.CutNote()
+	h := &holderView{HeldError: wire.HeldError{Holder: named, Process: c.Redis.KnownProcess(named)}}
 	switch {
-	case holder.Tenure() == "":
-		return ""
-	case !holder.IsOurs():
-		return fmt.Sprintf("held by %s, which is no client of rlock", holder)
-	case holder.ClientID() == c.ID.Prefix:
-		return "" // it has been released since, or is about to be
+	case !named.IsOurs():
+		h.words = fmt.Sprintf("held by %s, which is no client of rlock", owner)
+	case h.Process != nil:
+		h.words = fmt.Sprintf("held by %s, owner %s", h.Process, owner)
+	default:
+		h.words = fmt.Sprintf("held by %s of another client", owner)
 	}
-	if p := c.Redis.KnownProcess(holder); p != nil {
-		return fmt.Sprintf("held by %s, owner %s", p, holder)
-	}
-	return fmt.Sprintf("held by %s of another client", holder)
+	return h
 }
 
 // shutTime is the time after which a shared rueidis client is believed that reports to be closed.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
 // The locks as package monitor reads them: see monitor.Source. A look takes the mutex of a shard
@@ -104,7 +105,7 @@ func (r *lockReader) readLock(l *lockState, now core.Now) (all bool) {
 	}
 	all = !r.look.Waits || r.readCalls(l, &one)
 	if held && one.waits > 0 {
-		one.tenure, one.holder = l.Held().ID, l.Levels()[0]
+		one.tenure, one.holder = l.Held().ID, *l.FirstLevel(l.Levels()[0].Owner)
 	}
 	if one.levels+one.waits > 0 {
 		r.locks = append(r.locks, one)
@@ -137,9 +138,10 @@ func (r *lockReader) readCalls(l *lockState, one *lockReading) (all bool) {
 			w.locates = true
 			w.wake()
 		}
+		holder, note := w.holderText.CutNote()
 		r.calls = append(r.calls, contract.Wait{
 			Owner: contract.Owner{ID: w.req.Owner.ID}, Goroutine: w.req.Goroutine(), Reads: w.req.Shared, Since: r.client.clock.timeOf(w.Began),
-			Site: w.site, Whole: w.req.Whole, Holder: string(w.holderText), Logged: w.logged, Endless: w.endless, Standing: w.req.Standing,
+			Site: w.site, Whole: w.req.Whole, Holder: string(holder), Note: note.String(), Logged: w.logged, Endless: w.endless, Standing: w.req.Standing,
 		})
 	}
 	return true
@@ -156,9 +158,12 @@ func (r *lockReader) yieldAll(yield func(*contract.View)) {
 		for j := range levels[:one.levels] {
 			v.Levels = append(v.Levels, levelView(&levels[j], clock))
 		}
-		v.Tenure, v.Holder = "", contract.Level{}
+		v.Tenure, v.Holder, v.Note = "", contract.Level{}, ""
 		if one.tenure != (core.ID{}) {
 			v.Tenure, v.Holder = r.client.textOf(one.tenure, 0, 0).Tenure(), levelView(&one.holder, clock)
+			if one.holder.Note != nil {
+				v.Note = wire.Note{Text: v.Holder.Note, At: v.Holder.Since}.String()
+			}
 		}
 		levels, calls = levels[one.levels:], calls[one.waits:]
 		yield(v)
@@ -178,6 +183,9 @@ func levelView(v *core.Level, clock *clock) contract.Level {
 		if l.Dropped && h.whole == nil {
 			l.Release = func() { _ = h.Release(context.Background()) }
 		}
+	}
+	if v.Note != nil {
+		l.Note = v.Note.Text
 	}
 	if v.Until != core.NeverSafe {
 		l.Until = clock.timeOfSafe(v.Until)

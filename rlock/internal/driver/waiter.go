@@ -63,12 +63,12 @@ type answering struct {
 
 // failing is what Redis has said to a call that does not have the lock.
 type failing struct {
-	holderText  wire.OwnerText // the owner's text of the holder that Redis named last, or ""
-	holderWords string         // the words for the holder in the error of the call, once it has ended; or ""
-	endless     bool           // the key of that holder has no TTL
-	err         error          // the error of the last answer, or nil
-	since       time.Time      // the time of the first of several errors in a row, or zero
-	shut        time.Time      // the time since which all attempts have found the rueidis client closed, or zero
+	holderText wire.OwnerText // the owner's text of the holder that Redis named last, or ""
+	holder     *holderView    // the holder in the error of the call, once it has ended; or nil
+	endless    bool           // the key of that holder has no TTL
+	err        error          // the error of the last answer, or nil
+	since      time.Time      // the time of the first of several errors in a row, or zero
+	shut       time.Time      // the time since which all attempts have found the rueidis client closed, or zero
 }
 
 // A stage is the state of a call's goroutine.

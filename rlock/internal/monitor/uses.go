@@ -28,6 +28,7 @@ type Use struct {
 	Depth      int       // the number of times that the owner has to unlock the lock
 	Permits    int       // the number of permits of a semaphore that the owner has taken
 	PartOf     string    // the name of the multi or red lock as whose part the lock is used, or ""
+	Note       string    // the text of the note of the hold, or ""
 	Site       contract.Site
 	Goroutine  uint64 // the goroutine that has called; 0 if it is not known
 	Waits      bool   // the owner waits for the lock
@@ -138,7 +139,7 @@ func (b *builder) level(v *contract.View, l *contract.Level) {
 		h.use.Kind = v.Kind
 	}
 	if l.First {
-		h.use.Goroutine, h.use.Since, h.use.Site = l.Goroutine, l.Since, contract.Known(l.Site)
+		h.use.Goroutine, h.use.Since, h.use.Note, h.use.Site = l.Goroutine, l.Since, l.Note, contract.Known(l.Site)
 		partOf(&h.use, l.Whole)
 	}
 }

@@ -202,13 +202,16 @@ func wholeSite(of *contract.Whole, site *contract.Site) string {
 
 // tellLongWait logs a wait that has lasted too long, and the holder if it is known.
 func (w *waitWatch) tellLongWait(v *contract.View, one *contract.Wait) {
-	holder, where := one.Holder, ""
+	holder, note, where := one.Holder, one.Note, ""
 	if v.Tenure != "" {
-		holder, where = v.Tenure+v.Holder.Owner.String(), wholeSite(v.Holder.Whole, v.Holder.Site)
+		holder, note, where = v.Tenure+v.Holder.Owner.String(), v.Note, wholeSite(v.Holder.Whole, v.Holder.Site)
 	}
 	about := []any{"lock", v.Name, "kind", v.KindOf(one.Reads),
 		"owner", one.Owner, "waited", w.now.Sub(one.Since).Round(time.Millisecond), "site", contract.Known(one.Site).String(),
 		"holder", holder, "holder_site", where}
+	if note != "" {
+		about = append(about, "holder_note", note)
+	}
 	if one.Endless && v.Tenure == "" {
 		about = append(about, "expires", "never: the key of the lock has no TTL, and ends only by an unlock")
 	}

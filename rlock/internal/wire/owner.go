@@ -138,6 +138,23 @@ type Note struct {
 	Waits bool      // At is when the call began to wait
 }
 
+// String returns the note in words, for an error; "" for none.
+func (n Note) String() string {
+	if n.At.IsZero() {
+		return ""
+	}
+	words := time.Since(n.At).Round(time.Millisecond).String()
+	if n.Waits {
+		words = "its call began " + words + " ago"
+	} else {
+		words = "for " + words
+	}
+	if n.Text != "" {
+		words = strconv.Quote(n.Text) + ", " + words
+	}
+	return words
+}
+
 // MaxNote is the length of the longest text of a note in bytes: most commands of its tenure have it.
 const MaxNote = 1 << 10
 
@@ -185,6 +202,17 @@ func (t OwnerText) CutNote() (owner OwnerText, n Note) {
 	n.Text = text
 	return OwnerText(t.Tenure() + id + end), n
 }
+
+// A HeldError is the error of a call that did not get a lock, and knows the holder.
+type HeldError struct {
+	Err     error     // the reason, in words that name the holder
+	Holder  OwnerText // the owner with the note, as in Redis
+	Process *Process  // the process of the holder; nil if it is not known
+}
+
+func (e *HeldError) Error() string { return e.Err.Error() }
+
+func (e *HeldError) Unwrap() error { return e.Err }
 
 // WriteField returns the field of the owner in the hash of a read-write lock, as a writer.
 func (t OwnerText) WriteField() string { return string(t) + writeSuffix }

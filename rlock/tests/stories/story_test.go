@@ -464,6 +464,9 @@ func (s *story) begins(who, verb string, w words, do func(ctx context.Context) (
 			text = said(w, err)
 		}
 		s.tell(who, "%s: %s", verb, text)
+		if holder, ok := inspect.HolderOf(err); ok && w.has("says") {
+			s.tell(who, "knows {%s}", s.fields(holder, ""))
+		}
 	}()
 	synctest.Wait()
 	select {
