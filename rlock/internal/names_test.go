@@ -82,6 +82,21 @@ func TestAFunctionNameHasOneMeaning(t *testing.T) {
 	}
 }
 
+// The glossary has each word of our own, and no more than twelve: a reader learns it before the code.
+func TestTheGlossaryIsShort(t *testing.T) {
+	page, err := os.ReadFile("../../docs/design.md")
+	require.NoError(t, err)
+	_, words, _ := strings.Cut(string(page), "\n## Words\n")
+	words, _, found := strings.Cut(words, "\n## ")
+	require.True(t, found)
+	rows := regexp.MustCompile(`(?m)^\| ([a-z -]+) \| `).FindAllStringSubmatch(words, -1)
+	require.Equal(t, "word", rows[0][1])
+	assert.LessOrEqual(t, len(rows)-1, 12, "fold a word into another row, or use a word of the field")
+	for _, word := range []string{"brief", "look"} { // defined in the row of another word
+		assert.Contains(t, words, "*"+word+"*")
+	}
+}
+
 // eachFunction calls yield with each function that a package declares.
 func eachFunction(t *testing.T, dir string, yield func(file string, f *ast.FuncDecl)) {
 	t.Helper()
