@@ -96,7 +96,7 @@ func (l *Lock) Wait(w *Call, now Now) {
 
 // Unlock closes the level of a handle, or the owner's innermost level of the mode, and returns it.
 // If the lock has to be given back to Redis, releases is the tenure that leaves: the keeper sends
-// the command, unless a call does (see Release). It reports false if there is no such level.
+// the command, unless a call does (see BeginRelease). It reports false if there is no such level.
 func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releases *Tenure, ok bool) {
 	l.endLapsed(now)
 	t, i := l.held, l.levelOf(o, m, handle)

@@ -221,12 +221,12 @@ func TestAMessageThatGrantsNoTicketOfTheLockIsIgnored(t *testing.T) {
 			"?" + ticket + " {" + key + "}", "+" + prefix + "  " + " " + key, "+" + prefix + "0   " + key, "?" + prefix + " " + key,
 			"+" + prefix + "8e0f-112233445566:   " + key, "+" + string(there.textOf(id, 1, 0)) + " 1 1 " + key,
 		} {
-			here.hearNotice(l.Name, message)
+			here.hearTicketMessage(l.Name, message)
 			synctest.Wait()
 			require.Empty(t, got, message)
 		}
 		sent := len(f.sent)
-		here.hearNotice(l.Name, "+"+string(here.textOf(id, 1, 0))+" 1 1 "+key)
+		here.hearTicketMessage(l.Name, "+"+string(here.textOf(id, 1, 0))+" 1 1 "+key)
 		time.Sleep(time.Second)
 		require.Empty(t, got, "a ticket that no caller waits for is given back, whether it has the lock or not")
 		assert.Equal(t, []core.Op{core.Leave}, f.ops(core.Leave))

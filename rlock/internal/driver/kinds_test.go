@@ -134,7 +134,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		require.NoError(t, held.Release(t.Context()))
 		require.NoError(t, <-waits)
 		f.gives(passes)
-		here.hearNotice(here.lock().Name, "+"+string(here.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 0))+"   "+key)
+		here.hearTicketMessage(here.lock().Name, "+"+string(here.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 0))+"   "+key)
 		s := here.shardOfKey(key)
 		s.glance(func() { assert.LessOrEqual(t, len(s.pools), 1) })
 		time.Sleep(time.Minute)
@@ -150,7 +150,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 // look has asked for it.
 func TestPermitsThatNoCallWantsAreGivenBackTogether(t *testing.T) {
 	for verb, tell := range map[string]func(*Client, string){
-		"granted": func(c *Client, text string) { c.hearNotice(c.NewName(SemaphoreKind, key), "+"+text+"   "+key) },
+		"granted": func(c *Client, text string) { c.hearTicketMessage(c.NewName(SemaphoreKind, key), "+"+text+"   "+key) },
 		"shown": func(c *Client, text string) {
 			c.hearClientMessage(wire.ClientMessage{Verb: wire.Shown, Owner: wire.OwnerText(text), Text: "s" + key}.String())
 		},

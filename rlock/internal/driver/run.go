@@ -10,10 +10,11 @@ import (
 )
 
 // runCall is the loop of every call that waits: for the lock, for a release, for a guarded write.
-// It carries out the decisions of package core. slot is a slot for the first command, or nil.
+// It carries out the decisions of package core. slot is a slot for the first command, or nil. granted
+// reports whether the call was granted the lock while it slept.
 //
-// REQUIRES: shard.mu. If the call was granted the lock while it slept, runCall returns without it.
-func (l *lockState) runCall(ctx context.Context, w *waiter, slot *wire.Limit, now core.Now) (served bool) {
+// REQUIRES: shard.mu. If granted, runCall returns without it.
+func (l *lockState) runCall(ctx context.Context, w *waiter, slot *wire.Limit, now core.Now) (granted bool) {
 	s := l.shard
 	for {
 		s.applyEffects()
@@ -35,14 +36,14 @@ func (l *lockState) runCall(ctx context.Context, w *waiter, slot *wire.Limit, no
 		case core.Queues:
 			limit, ok := l.slots(w), false
 			if slot, ok = limit.TryEnter(); !ok {
-				now, slot, served = l.sleep(ctx, w, limit, a.Until, now)
+				now, slot, granted = l.sleep(ctx, w, limit, a.Until, now)
 			}
 		case core.Sleeps:
-			now, _, served = l.sleep(ctx, w, nil, a.Until, now)
+			now, _, granted = l.sleep(ctx, w, nil, a.Until, now)
 		default:
 			panic(a.Do)
 		}
-		if served {
+		if granted {
 			if slot != nil {
 				slot.FreeSlot()
 			}
@@ -89,7 +90,7 @@ func (l *lockState) sendCommand(ctx context.Context, w *waiter, op core.Op, slot
 	l.shard.exit(l)
 
 	answered := c.carry(ctx, x)
-	over := u != nil && ctx.Err() != nil
+	left := u != nil && ctx.Err() != nil // the caller
 
 	now = l.shard.lock()
 	if w.stage = running; u != nil && u.spent {
@@ -103,7 +104,7 @@ func (l *lockState) sendCommand(ctx context.Context, w *waiter, op core.Op, slot
 	//
 	//	Release           Leave                   it has left
 	//	its context ends  reads: it has left      if the call ended now, its caller would get ErrUnconfirmed
-	if over && w.Purpose == core.Locks {
+	if left && w.Purpose == core.Locks {
 		l.End(&w.Call, core.Cancelled, now)
 	}
 	if answered {
@@ -111,7 +112,7 @@ func (l *lockState) sendCommand(ctx context.Context, w *waiter, op core.Op, slot
 	} else {
 		w.abandon()
 	}
-	if over {
+	if left {
 		l.End(&w.Call, core.Cancelled, now)
 	}
 	return now
@@ -218,7 +219,7 @@ func (l *lockState) adoptText(id core.ID, text wire.OwnerText) {
 //
 // REQUIRES: shard.mu.
 func (l *lockState) land(x *exchange, now core.Now) {
-	alive := x.work != nil && x.work.tenure != nil && x.work.tenure.ID == x.Cmd.ID
+	alive := x.work != nil && x.work.tenure != nil && x.work.tenure.ID == x.Cmd.ID // the tenure is not over
 	if x.Answer.Heard && x.slot != nil {
 		x.slot.Heard()
 	}

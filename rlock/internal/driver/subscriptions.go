@@ -31,7 +31,7 @@ func (l *lockState) subscribeGrants() {
 	l.recallPace()
 	c, n := l.shard.client, l.name
 	listen := func() subscription {
-		return c.wire.listen(n, func(message string) { c.hearNotice(n, message) }, func() { c.queueConfirmation(n) })
+		return c.wire.listen(n, func(message string) { c.hearTicketMessage(n, message) }, func() { c.queueConfirmation(n) })
 	}
 	if l.kind().permits {
 		l.sub = l.shard.subscribePool(n, listen)
@@ -135,10 +135,10 @@ func (l *lockState) checkSubscription(now core.Now) {
 	}
 }
 
-// hearNotice deals with a message on this client's channel of the lock, which locks of different
+// hearTicketMessage deals with a message on this client's channel of the lock, which locks of different
 // kinds share.
-func (c *Client) hearNotice(n *Name, message string) {
-	notice, ok := c.Redis.ParseNotice(message)
+func (c *Client) hearTicketMessage(n *Name, message string) {
+	notice, ok := c.Redis.ParseTicketMessage(message)
 	if !ok || notice.Lock != n.Key || notice.Ticket.ClientID() != c.ID.Prefix || c.Closed.Load() {
 		return
 	}

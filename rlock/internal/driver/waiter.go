@@ -172,10 +172,10 @@ func (c *Client) recycle(w *waiter) {
 
 // sleep gives the mutex back, sleeps, and takes the mutex again. It sleeps until the time at, until
 // the call may have something to do or, unless limit is nil, until it has a slot, which it returns.
-// If got, the call has the lock, and sleep has not taken the mutex.
+// granted reports whether the call was granted the lock meanwhile.
 //
-// REQUIRES: shard.mu. If the call was granted the lock, sleep returns without it.
-func (l *lockState) sleep(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, slot *wire.Limit, got bool) {
+// REQUIRES: shard.mu. If granted, sleep returns without it.
+func (l *lockState) sleep(ctx context.Context, w *waiter, limit *wire.Limit, at core.Time, now core.Now) (_ core.Now, slot *wire.Limit, granted bool) {
 	if w.locates {
 		w.locates = false
 		w.locate()

@@ -378,17 +378,17 @@ func (r *Redis) IDOf(owner OwnerText) core.ID {
 	return id
 }
 
-// A Notice is a message to a client about one of its tickets.
-type Notice struct {
+// A TicketMessage is a message to a client about one of its tickets.
+type TicketMessage struct {
 	core.Message        // the message for core, of the kind Granted, AtFront or Satisfied
 	Answer       string // the answer of the release, if the kind is Satisfied
 	Lock         string // the lock's name
 	Ticket       OwnerText
 }
 
-// ParseNotice parses a message on the client's channel of a lock, where other users may publish any
+// ParseTicketMessage parses a message on the client's channel of a lock, where other users may publish any
 // text.
-func (r *Redis) ParseNotice(message string) (n Notice, ok bool) {
+func (r *Redis) ParseTicketMessage(message string) (n TicketMessage, ok bool) {
 	switch {
 	case strings.HasPrefix(message, "?"):
 		n.Kind = core.AtFront
@@ -401,7 +401,7 @@ func (r *Redis) ParseNotice(message string) (n Notice, ok bool) {
 		n, ok = parseGrant(message[1:])
 	}
 	if !ok || n.Ticket.Tenure() == "" {
-		return Notice{}, false
+		return TicketMessage{}, false
 	}
 	n.ID = r.IDOf(n.Ticket)
 	_, n.More = n.Ticket.CutMore()
@@ -409,7 +409,7 @@ func (r *Redis) ParseNotice(message string) (n Notice, ok bool) {
 }
 
 // parseGrant parses the message of a grant: "<ticket> <last token> <number of tokens> <lock>".
-func parseGrant(text string) (n Notice, ok bool) {
+func parseGrant(text string) (n TicketMessage, ok bool) {
 	words := strings.SplitN(text, " ", 4)
 	if len(words) < 4 {
 		return n, false
@@ -425,7 +425,7 @@ func parseGrant(text string) (n Notice, ok bool) {
 
 // parseAnswer parses the message of an answer: "<ticket> <length of the lock's name>
 // <lock><answer>".
-func parseAnswer(text string) (n Notice, ok bool) {
+func parseAnswer(text string) (n TicketMessage, ok bool) {
 	words := strings.SplitN(text, " ", 3)
 	if len(words) < 3 {
 		return n, false

@@ -130,7 +130,7 @@ func TestTheMessagesToAClient(t *testing.T) {
 	}
 	several := granted(0, 0)
 	several.More = 2
-	for message, notice := range map[string]wire.Notice{
+	for message, notice := range map[string]wire.TicketMessage{
 		"+" + u + "   x":                      {Message: granted(0, 0), Ticket: u, Lock: "x"},
 		"+" + u + "*3   x":                    {Message: several, Ticket: u + "*3", Lock: "x"},
 		"+" + u + " 9 2 x y ":                 {Message: granted(9, 2), Ticket: u, Lock: "x y "},
@@ -141,12 +141,12 @@ func TestTheMessagesToAClient(t *testing.T) {
 		"=" + u + " 3 x yan answer ":          {Message: core.Message{Kind: core.Satisfied, ID: id}, Ticket: u, Lock: "x y", Answer: "an answer "},
 		"=" + u + " 1 x":                      {Message: core.Message{Kind: core.Satisfied, ID: id}, Ticket: u, Lock: "x"},
 	} {
-		n, ok := redis.ParseNotice(message)
+		n, ok := redis.ParseTicketMessage(message)
 		assert.True(t, ok, message)
 		assert.Equal(t, notice, n, message)
 	}
 	for _, message := range []string{"", "+", "?", "+" + u, "+" + u + " 1 1", "?" + u, "0", u + " x", "+u:1   x", "?u:1 x", "=", "=" + u, "=" + u + " 2 x", "=" + u + " -1 x", "=" + u + " x x", "=u:1 1 x"} {
-		_, ok := redis.ParseNotice(message)
+		_, ok := redis.ParseTicketMessage(message)
 		assert.False(t, ok, message)
 	}
 }
