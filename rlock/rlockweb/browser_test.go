@@ -403,10 +403,10 @@ func TestInABrowserThePictureIsTaken(t *testing.T) {
 	}
 	s := newSite(t, Options{Title: "shop", Unlock: true})
 	clients := []*rlock.Client{s.connect(), s.connect(), s.connect()}
-	s.take(clients[0].NewFencedLock("orders:42"))
+	s.take(clients[0].NewFencedLock("orders:42"), rlock.WithNote("parcel 42"))
 	s.take(clients[1].NewReadWriteLock("catalogue").Read())
 	s.take(clients[2].NewReadWriteLock("catalogue").Read())
-	s.take(clients[0].NewLock("nightly"))
+	s.take(clients[0].NewLock("nightly"), rlock.WithNote("backup of Saturday"))
 	s.take(clients[0].NewSemaphore("encode", 5), rlock.WithPermits(3))
 	s.wait(clients[1], "nightly")
 	ctx, cancel := context.WithCancel(s.ctx)

@@ -149,13 +149,23 @@ var orders = map[string]func(a, b *record) int{
 
 func (r *record) waiting() int { return r.Waiting + max(r.Foreign, 0) }
 
-// since returns the time since when the first holder has the lock, as far as it was seen; a time to
+// since returns the time since when the first holder has the lock, as far as it is known; a time to
 // come if it is free.
 func (r *record) since() time.Time {
 	if len(r.Holders) == 0 {
 		return r.at.Add(time.Hour)
 	}
-	return r.first[r.Holders[0].Owner]
+	since, _ := r.held(r.Holders[0])
+	return since
+}
+
+// held returns the time since when a holder has the lock: as the holder says, or, and least is true
+// then, when it was first seen.
+func (r *record) held(h inspect.Holder) (since time.Time, least bool) {
+	if h.Since.IsZero() || h.Waited {
+		return r.first[h.Owner], true
+	}
+	return h.Since, false
 }
 
 // A list is a page of the list.
@@ -304,11 +314,25 @@ func (r *record) Permits() (n int) {
 	return n
 }
 
-// Since returns the time since when the lock was seen with its holder, in milliseconds.
-func (r *record) Since() int64 { return r.since().UnixMilli() }
+// A moment is a time in milliseconds, with the span since then; Least says that the span may be
+// longer.
+type moment struct {
+	At    int64
+	Least bool
+}
 
-// First returns the time at which an owner was first seen, in milliseconds.
-func (r *record) First(owner string) int64 { return r.first[owner].UnixMilli() }
+// Held and Waits return since when a holder holds and a waiter waits.
+func (r *record) Held(h inspect.Holder) moment {
+	since, least := r.held(h)
+	return moment{since.UnixMilli(), least}
+}
+
+func (r *record) Waits(w inspect.Waiter) moment {
+	if w.Since.IsZero() {
+		return moment{r.first[w.Owner].UnixMilli(), true}
+	}
+	return moment{w.Since.UnixMilli(), false}
+}
 
 // Until returns the end of the lease in milliseconds, 0 for none.
 func (r *record) Until() int64 {

@@ -78,7 +78,7 @@ function tick() {
 		else element.textContent = span(left);
 	}
 	for (const element of document.querySelectorAll('[data-since]')) {
-		element.textContent = span(Math.max(now - element.dataset.since, 0));
+		element.textContent = ('least' in element.dataset ? '≥ ' : '') + span(Math.max(now - element.dataset.since, 0));
 	}
 }
 

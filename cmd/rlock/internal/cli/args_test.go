@@ -33,7 +33,7 @@ func TestTheFlagsOfTheConnectionAreDescribedOnce(t *testing.T) {
 	} {
 		assert.Equal(t, 1, strings.Count(help, part), part)
 	}
-	for _, command := range []string{"exec", "ls", "show", "top", "unlock", "doctor"} {
+	for _, command := range []string{"exec", "ls", "show", "web", "unlock", "doctor"} {
 		_, about, _ := call(t, command, "--help")
 		assert.Regexp(t, `Usage:\n  rlock `+command+` `, about)
 		assert.Contains(t, about, "see rlock --help", command)

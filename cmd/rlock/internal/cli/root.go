@@ -105,7 +105,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.prefix, "prefix", "", "`text` before the names of locks in Redis: Config.Prefix of the programs")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "report progress on the standard error")
 	root.Flags().SortFlags, root.PersistentFlags().SortFlags = false, false
-	root.AddCommand(a.exec(), a.ls(), a.show(), a.top(), a.unlock(), a.doctor())
+	root.AddCommand(a.exec(), a.ls(), a.show(), a.web(), a.unlock(), a.doctor())
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SetVersionTemplate("rlock {{.Version}}\n")

@@ -127,18 +127,15 @@ func TestCtrlZDoesNotSuspendACommandThatHoldsALock(t *testing.T) {
 	assert.Equal(t, 8, d.wait())
 }
 
-func TestTopHasAScreenInATerminalAndKeys(t *testing.T) {
+func TestLsPrintsTheTableAnew(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.hold(s.client.NewLock("orders:42"))
-	d := sit(t, s.command("top"))
-	require.NoError(t, unix.IoctlSetWinsize(int(d.keys.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 20, Col: 160}))
+	d := sit(t, s.command("ls", "--watch"))
 	d.awaitText("orders:42")
-	d.press("\r")
-	d.awaitText("unless it is renewed")
-	d.press("q")
-	d.awaitText("\x1b[?1049l") // the screen that was there before is back
-	assert.Zero(t, d.wait())
+	s.hold(s.client.NewLock("orders:43"))
+	d.awaitText("\x1b[H") // from the first line of the screen
+	d.awaitText("orders:43")
 }
 
 // A person takes time to answer.
