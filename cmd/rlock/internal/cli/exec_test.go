@@ -182,7 +182,7 @@ func TestTheDocumentHasTheEndingsOfTheTrials(t *testing.T) {
 	_, table, _ := strings.Cut(string(text), "| | `rlock exec` | `flock` |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := strings.Split(table, "\n")[1:]
-	require.Greater(t, len(rows), 10)
+	require.Greater(t, len(rows), 5)
 	for _, row := range rows {
 		cells := strings.Split(row, " | ")
 		c, there := trials[strings.TrimPrefix(cells[0], "| ")]
