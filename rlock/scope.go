@@ -52,7 +52,7 @@ type scope struct {
 	owner contract.Owner
 	of    *Lock          // the lock of the hold; nil in a scope of all locks, whose outer is nil
 	hold  *holding       // the hold; nil in a scope of all locks
-	life  *contract.Life // its life, which does not refer to it, since a value of a context may refer to the Hold
+	life  *contract.Life // the life of the hold; it does not refer to the hold, since a value of a context may refer to the Hold
 	outer *scope
 }
 

@@ -72,9 +72,9 @@ func scan(ctx context.Context, r *wire.Redis, node rueidis.Client, pattern strin
 	}
 }
 
-// A keyType is a type that the key of a lock may have. sample is the command that returns some of
-// its owners, and beside an entry that is no owner: the mode of a read-write lock, or the counter
-// of a semaphore (wire/scripts/permits.lua).
+// A keyType is a type that the key of a lock may have, with the command that returns some of its
+// entries. beside is the one entry that names no owner: the mode of a read-write lock, or the
+// counter of a semaphore (wire/scripts/permits.lua).
 type keyType struct{ name, sample, beside string }
 
 var keyTypes = [...]keyType{{"hash", "HRANDFIELD", "mode"}, {"zset", "ZRANDMEMBER", "*"}}

@@ -30,7 +30,7 @@ type turns struct {
 type turn struct {
 	until  time.Time // the end of the turn
 	next   time.Time // the earliest beginning of the next turn
-	judged bool      // it is known whether the last turn was used
+	judged bool      // whether it is known if the last turn was used
 	ahead  int       // 1 if this process has released more permits than the others, -1 if fewer, 0 if as many
 	echoes int       // the number of messages of this process that it has not heard yet
 	used   time.Time // the time of the last release

@@ -217,7 +217,8 @@ type Options struct {
 	Again  *contract.Outlived // the error of the last attempt, if the call is repeated as another owner; or nil
 	Life   *contract.Life     // the life of the outermost hold; nil for a hold without a handle
 
-	// Quit, once closed, ends a wait like the end of its time, but no attempt. It may be nil.
+	// Quit, once closed, ends a wait in the same way as the end of its time. It does not end a
+	// single attempt. It may be nil.
 	Quit <-chan struct{}
 
 	// Whole is the multi or red lock whose part this lock is, or nil. Lost is called once, with the

@@ -19,8 +19,8 @@
 //
 // Events in the process decide the want of a tenure (want.go). Answers of Redis decide the place
 // where the tenure is (place.go). One table (table.go) has the command that brings the second
-// nearer to the first, and when it is due. Nothing else sends: not the call that locks, not the one
-// that unlocks or leaves, and not the watchdog.
+// nearer to the first, and when it is due. Nothing else sends: not a call that locks, unlocks or
+// leaves, and not the watchdog.
 //
 //	want \ place  Out                    Unsure  InQueue  Owner
 //	Gone                                 Leave   Leave    Leave

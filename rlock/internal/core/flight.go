@@ -78,7 +78,7 @@ func (t *Tenure) launch(op Op, now Now) Command {
 // overtakes a Mirror which gives up the write lock.
 func (t *Tenure) fillMirror(cmd *Command, opening bool, now Now) {
 	l, f, wrote := t.lock, &t.flight, t.shown.writes > 0
-	if t.want == Parted { // it passes the lock on
+	if t.want == Parted { // this Mirror passes the lock on
 		f.lease, t.within, f.exact = t.within, 0, true
 		t.shown, t.old = oneLevel(passedOnOwner, t.mode), false // with its note, by which a permit leaves if the pass fails
 	} else {
@@ -93,7 +93,7 @@ func (t *Tenure) fillMirror(cmd *Command, opening bool, now Now) {
 	case opening || wrote && t.shown.writes == 0:
 		f.asks = opens
 	case f.exact, t.want != Parted && (l.line.Len() > 0 || t.contention.handedOff || l.isRead() || l.curious):
-		f.asks = asks // that decides how long this client keeps the lock. Between two hand-offs no caller waits here
+		f.asks = asks // the answer decides how long this client keeps the lock; between two hand-offs no caller waits here
 	}
 	if f.asks != asksNot {
 		t.contention.handedOff = false

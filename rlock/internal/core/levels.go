@@ -15,7 +15,7 @@ type Level struct {
 	Until  SafeTime // the time at which the level ends by itself; NeverSafe if only Unlock ends it
 	Since  Time     // the time at which it was acquired
 	Token  uint64   // the fencing token of the hold
-	Handle any      // its handle; nil for a level that its owner unlocks, Guests for one that a guest unlocks
+	Handle any      // the handle; nil for a level that its owner unlocks, Guests for a level that a guest unlocks
 	Info   any      // the driver's data
 	Note   *Note    // the note of the owner's hold, at its first level; nil for none
 }
@@ -305,8 +305,8 @@ func (l *Lock) noteShowing(t *Tenure, now Now) {
 	t.shown, t.old = l.shape(now), false
 }
 
-// doubtMirror makes another Mirror due, since the last one may not have run. If a longer lease than
-// that of a renewal was asked for, Redis may show it, and the next Mirror is exact.
+// doubtMirror makes another Mirror due, since the last one may not have run. If a lease longer than
+// a renewal's was asked for, Redis may show it, and the next Mirror is exact.
 func (t *Tenure) doubtMirror() {
 	if t.old, t.shown.until = true, NeverSafe; t.trust.most > t.lock.client.Lease {
 		t.shown.until = NeverSafe - 1

@@ -109,9 +109,9 @@ type subscription uint8
 
 const (
 	unsubscribed  subscription = iota // there is none
-	subscribing                       // it is not confirmed yet
-	subscribed                        // it is confirmed
-	notSubscribed                     // it was refused, or waiters have waited for it for too long
+	subscribing                       // the subscription is not confirmed yet
+	subscribed                        // the subscription is confirmed
+	notSubscribed                     // the subscription was refused, or waiters have waited for it for too long
 )
 
 // subscribe begins the subscription to the client's grants.

@@ -13,7 +13,7 @@ package core
 // the line yet.
 func (l *Lock) decision(w *Call, now Now) (Outcome, Time) {
 	if w.fails > 0 || !w.mayTry() {
-		return w.timedOut(), 0 // its own command was answered, or has the fault that the caller learns
+		return w.timedOut(), 0 // the call has the answer to its own command, or its error
 	}
 	return l.decisionBehind(l.line.first(), w, now)
 }

@@ -18,8 +18,8 @@ type Place uint8
 const (
 	Out     Place = iota // nowhere: a ticket that was not sent, or a tenure that is over
 	Unsure               // anywhere; or nowhere, but the lock may be free, so that a Leave has to grant it to the first ticket
-	InQueue              // it is in the queue, unless it was granted the lock since
-	Owner                // it has the lock
+	InQueue              // the queue has the tenure, unless the tenure was granted the lock since
+	Owner                // the lock has the tenure
 
 	places = iota // the number of places
 )
@@ -94,8 +94,8 @@ func (t *Tenure) due(op Op, now Now) Time {
 		isDue = t.step
 	case Unmark:
 		// A mark says that its client was granted the lock and has not come back. If the lease ends
-		// first, Redis drops all tickets of the client, as of one that has died. A client that
-		// parts with the lock is alive, and takes its mark out (PartedUnmarks):
+		// first, Redis takes the client for dead, and drops all its tickets. A client that parts
+		// with the lock is alive, and takes its mark out (PartedUnmarks):
 		//
 		//	this client                       Redis                  another client
 		//	granted the lock                  a mark of this client

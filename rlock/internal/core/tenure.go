@@ -152,7 +152,7 @@ func (l *Lock) Find(id ID) *Tenure {
 }
 
 // tokens are the fencing tokens that a tenure has reserved, so that a hand-off inside the process
-// needs no command. The zero value is that of a lock without tokens.
+// needs no command. A lock without tokens has the zero value.
 type tokens struct {
 	reserved uint32 // the number of tokens that the grant reserves
 	left     uint32 // the number of them that are left for later holds

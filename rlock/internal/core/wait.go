@@ -8,7 +8,7 @@ import (
 type Outcome uint8
 
 const (
-	Waiting    Outcome = iota // it has not ended
+	Waiting    Outcome = iota // the call has not ended
 	Acquired                  // the owner holds the lock
 	Denied                    // another owner holds the lock
 	TimedOut                  // another owner still held the lock when the time of the call was up
@@ -135,7 +135,7 @@ func (l *Lock) takeTicketOrEnd(w *Call, now Now) {
 		l.newTicket(w, Acquire)
 		w.tried++
 	case !w.Waits: // the answer to the command of another call, or to a release, decides
-	case !hasTimeToQueue: // it waits for a hand-off, until its time is up
+	case !hasTimeToQueue: // the call waits for a hand-off, until its time is up
 	case mayAcquire || l.hasOwnTicket(w) || now.Time >= l.takesTicketFrom(w):
 		if l.subscribe(now); l.grants != subscribing || now.Time >= l.patient { // confirmed, or waited for long enough
 			l.newTicket(w, Join)
@@ -192,7 +192,7 @@ func (l *Lock) allowRetry(w *Call, a Reply) {
 		return
 	}
 	if w.tries = 2; h != nil {
-		h.fails, h.again = 0, 0 // it leaves at once
+		h.fails, h.again = 0, 0 // the holder leaves at once
 		l.touch(h)
 	}
 }

@@ -40,10 +40,10 @@
 //
 // # Concurrency and failure
 //
-// All exported methods may be called concurrently, and those that say so with a mutex held. No code
-// of a user runs under a mutex: the Logger and the Observer are called by notices (notices.go), in
-// a goroutine of its own, except where a caller waits for them. If that code is slow, notices are
-// dropped and counted.
+// All exported methods may be called concurrently. A method whose comment says so may also be
+// called with a mutex held. No code of a user runs under a mutex: the Logger and the Observer are
+// called by notices (notices.go), in a goroutine of its own, except where a caller waits for them.
+// If that code is slow, notices are dropped and counted.
 //
 // Close ends the locks first, waits until each tenure is over, for as long as an Unlock would wait
 // for Redis, and then ends subscriptions, connections and notices, in this order. A tenure whose

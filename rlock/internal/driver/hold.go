@@ -222,14 +222,14 @@ func (h *hold) WhenWanted(tell func()) {
 		s.wishes = make(map[*lockState][]wish)
 	}
 	if !l.IsCurious() {
-		s.wishes[l] = nil // they are of earlier holds
+		s.wishes[l] = nil // the wishes were made in earlier holds
 	}
 	s.wishes[l] = append(s.wishes[l], wish{h, tell})
 	l.AskOthers(now)
 	s.exit(l)
 }
 
-// A wish is that of a hold to be told when another owner waits.
+// A wish is a hold that has asked to be told when another owner waits.
 type wish struct {
 	hold *hold
 	tell func()

@@ -6,9 +6,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/core"
 )
 
-// Locks that are acquired together. Each has a call of its own, as any other lock. The first
-// commands of those that are not served at once travel in one pipeline, and those of one kind and
-// slot in one call of a script (acquire_all.lua).
+// Locks that are acquired together. Each has a call of its own, like any other lock. If the locks
+// are not free at once in this process, their first commands travel in one pipeline, and the first
+// commands for locks of one kind and slot in one call of a script (acquire_all.lua).
 
 // A jointAcquire is a list of calls whose first commands are sent together.
 type jointAcquire struct {

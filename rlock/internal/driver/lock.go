@@ -125,8 +125,8 @@ func (l *NamedLock) State(o contract.Owner) (s contract.State) {
 	return s
 }
 
-// depth returns the number of the owner's levels in the mode, without those that are parts of a
-// whole that is not held.
+// depth returns the number of the owner's levels in the mode, without levels that are parts of a
+// whole which is not held.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) depth(o contract.Owner, mode core.Mode) (n int) {
@@ -185,7 +185,7 @@ type KindID uint8
 // A kind has what is special to one sort of lock.
 type kind struct {
 	public  contract.Kind // the kind that users see; they see a read lock as a kind of its own
-	wire    *wire.Kind    // its scripts and names
+	wire    *wire.Kind    // the scripts and names of the kind
 	core    core.Kind     // the kind for package core, without the number of permits, which comes with the name
 	asks    questions
 	readers bool // the kind has a read lock beside the write lock

@@ -44,7 +44,7 @@ type ending struct {
 // An endedLevel is a level that has ended.
 type endedLevel struct {
 	core.Level
-	hold   *hold               // its handle, or nil
+	hold   *hold               // the handle of the level, or nil
 	cause  error               // the error that its owner gets
 	reason contract.LossReason // the reason of a loss
 }
@@ -182,7 +182,7 @@ func (e *ending) report() {
 	s.unreported[l] = slices.DeleteFunc(s.unreported[l], func(o *ending) bool { return o == e })
 	if len(s.unreported[l]) == 0 {
 		delete(s.unreported, l)
-		for t := range l.Tenures { // those that were held back
+		for t := range l.Tenures { // the keeper has held back the commands of these tenures
 			if k, _ := t.Tag.(*work); k != nil && k.tenure == t && k.state == nudged {
 				c.keeper.Nudge(k)
 			}

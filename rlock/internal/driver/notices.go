@@ -195,8 +195,9 @@ func (n *notices) deliver(notice func()) {
 	notice()
 }
 
-// end accepts no more notices, and waits until those that were accepted are delivered, or until ctx
-// ends. It reports whether they are. The goroutine that delivers them does not wait for itself.
+// end accepts no more notices, and waits until the accepted ones are delivered, or until ctx ends.
+// silent reports whether all are delivered. The goroutine that delivers them does not wait for
+// itself.
 func (n *notices) end(ctx context.Context) (silent bool) {
 	n.mu.Lock()
 	n.closed = true

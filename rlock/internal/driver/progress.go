@@ -182,7 +182,8 @@ func (l *lockState) placeOfOwn(w *waiter, strict bool) (place, waiting int, know
 	return place, max(a.tickets+unticketed, place), ok
 }
 
-// ticketsBefore returns the number of tickets before that of the call, if it is known.
+// ticketsBefore returns the number of tickets before the call's ticket. ok is false if it is not
+// known.
 //
 // REQUIRES: shard.mu.
 func (a *audience) ticketsBefore(call *core.Call) (before int, ok bool) {

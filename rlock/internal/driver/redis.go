@@ -214,7 +214,7 @@ type commandContext struct {
 	context.Context             // the caller's context
 	onEnd           func()      // the method end
 	stop            func() bool // ends the watch of the caller's context; nil for a context that cannot end
-	spent           bool        // it may have ended, so that it must not be reused; only the call's goroutine writes it
+	spent           bool        // the context may have ended, so that it must not be reused; only the call's goroutine writes the field
 
 	mu    sync.Mutex // guards the fields below
 	ended bool

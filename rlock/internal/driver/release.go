@@ -238,9 +238,9 @@ func (l *NamedLock) ForceUnlock(caller context.Context) (released bool, err erro
 	return l.releaseByForce(caller, holders)
 }
 
-// ForceUnlockOf is ForceUnlock of the shown holders alone, which are texts in Redis. The
-// script compares the tenure of a holder, and a hand-off inside a process keeps the tenure: so the
-// holders are read again, and one whose text has changed is left.
+// ForceUnlockOf is ForceUnlock for the owners with the shown texts, and for no other holder. The
+// script compares the tenure of a holder, and a hand-off inside a process keeps the tenure. So
+// ForceUnlockOf reads the holders again, and leaves a holder whose text has changed.
 func (l *NamedLock) ForceUnlockOf(caller context.Context, shown []wire.OwnerText) (released bool, err error) {
 	holders, err := l.Holders(caller)
 	if err != nil {
@@ -271,7 +271,7 @@ func (l *NamedLock) releaseByForce(caller context.Context, holders []wire.OwnerT
 	defer cancel()
 	for _, holder := range holders {
 		id := c.Redis.IDOf(holder)
-		one, now := c.enterTenure(l.Name.Key, holder, id) // which may be of another kind
+		one, now := c.enterTenure(l.Name.Key, holder, id) // the lock may be of another kind
 		if one == nil {
 			one, now = c.enter(l.Name, core.OwnerID(holder.OwnerID()))
 		}

@@ -195,7 +195,7 @@ func (k *work) textFor(c *Client, t core.Ticket, owner core.OwnerID, waits bool,
 	}
 	k.text, k.owner, k.note = c.ID.Text(t.ID.N, uint64(owner)), owner, t.Note
 	if n := t.Note; n != nil {
-		began := time.Now().Add(time.Duration(n.Since - now.Time)) // by the wall clock of now, if it was set since
+		began := time.Now().Add(time.Duration(n.Since - now.Time)) // the beginning by the present wall clock, which may have been set meanwhile
 		k.text = k.text.WithNote(wire.Note{Text: n.Text, At: began, Waits: waits})
 	}
 	k.text = k.text.WithMore(t.More)
@@ -273,7 +273,7 @@ func (l *lockState) noteBeforeAnswer(x *exchange, alive bool, now core.Now) (end
 	return ends
 }
 
-// noteAfterAnswer ends the calls that an answer ends by itself, and wakes those that wait for more
+// noteAfterAnswer ends the calls that an answer ends by itself, and wakes calls that wait for more
 // than the lock: for a place, or for a confirmed lease.
 //
 // REQUIRES: shard.mu.

@@ -351,11 +351,11 @@ func (s *shard) wakeDecided(l *lockState, w *waiter) {
 		s.counts.Waited += w.waited
 	}
 	switch {
-	case w.stage == flying && w.context == nil: // its caller waits for the answer
+	case w.stage == flying && w.context == nil: // the caller of the command waits for the answer
 	case w.stage == flying:
 		s.deferred.leaving = append(s.deferred.leaving, w.context)
 		w.context = nil // no other command may reuse it
-	case w.stage == running: // it sees the outcome itself
+	case w.stage == running: // the running goroutine sees the outcome itself
 	case !granted:
 		w.wake()
 	case s.deferred.granted == nil:

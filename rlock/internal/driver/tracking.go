@@ -23,8 +23,8 @@ const (
 	trackAgain = time.Second
 )
 
-// A tracking is the state of the tracking of a tenure's key. From due on the key counts among those
-// that the client may track.
+// A tracking is the state of the tracking of a tenure's key. From due on the key counts as tracked:
+// the number of tracked keys of a client is bounded.
 type tracking uint8
 
 const (
@@ -33,7 +33,7 @@ const (
 	due                       // a Mirror that tracks the key is about to be sent
 	tracked                   // the key is tracked
 	alarmed                   // Redis reported a change: the next Mirror, which does not track, finds out what it was
-	verified                  // that Mirror was built, at verifiedAt: a later one tracks the key again
+	verified                  // the next Mirror was built, at verifiedAt: a later one tracks the key again
 )
 
 // setTracking changes the tracking to t, or to putOff if t is not possible.

@@ -33,7 +33,7 @@ type callState struct {
 	site   *contract.Site // the place in the program of the call; nil if it is not known
 
 	waits   bool // the call has waited for more than the answer to an attempt
-	locates bool // its goroutine is to find out the site
+	locates bool // the goroutine of the call has to find out the site
 	logged  bool // the log says that it waits for its own goroutine
 
 	waited  time.Duration // the time until the lock was granted
@@ -75,11 +75,11 @@ type failing struct {
 type stage uint8
 
 const (
-	running  stage = iota // it has the mutex, or is about to take it
-	flying                // it waits for the answer to a command
-	asleep                // it waits until there may be something to do
-	queueing              // it waits until there may be something to do, or a slot among the commands in flight
-	waking                // it was woken, and is about to take the mutex
+	running  stage = iota // the goroutine has the mutex, or is about to take it
+	flying                // the goroutine waits for the answer to a command
+	asleep                // the goroutine waits until there may be something to do
+	queueing              // the goroutine waits until there may be something to do, or for a slot among the commands in flight
+	waking                // the goroutine was woken, and is about to take the mutex
 	granting              // the lock was granted to the call, and a message that says so is on its way
 )
 
@@ -87,8 +87,8 @@ const (
 type wakeUp uint8
 
 const (
-	askNext  wakeUp = iota // it has to take the mutex and ask Next
-	haveLock               // it has the lock
+	askNext  wakeUp = iota // the call has to take the mutex and ask Next
+	haveLock               // the call has the lock
 )
 
 // abandon separates the call from a command in flight that its caller leaves behind: the answer
@@ -107,7 +107,7 @@ func (w *waiter) abandon() {
 // REQUIRES: shard.mu.
 func (w *waiter) wake() {
 	if w.stage != asleep && w.stage != queueing {
-		return // it asks Next by itself
+		return // the goroutine asks Next by itself
 	}
 	w.stage = waking
 	if len(w.ready) == 0 { // else a message is left from an earlier sleep, and does as well

@@ -326,8 +326,8 @@ func resumePlain(r *Redis, x *Exchange) Call {
 }
 
 // resumeCall returns the call of a Resume of a lock that is a hash of owners. from is the field of
-// the owner that passed the lock on, to that of the owner that resumes it; leases are the keys of
-// their leases if they are readers.
+// the owner that passed the lock on, and to is the field of the owner that resumes it; leases are
+// the keys of their leases if they are readers.
 func (r *Redis) resumeCall(x *Exchange, from, to string, leases ...string) Call {
 	n := x.Keys.names()
 	c := Call{Script: x.Kind.resume}

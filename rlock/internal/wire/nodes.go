@@ -129,8 +129,8 @@ func (l *Limit) Silent() time.Duration {
 	return time.Since(began) - time.Duration(l.progress.Load())
 }
 
-// TryEnter takes a slot if one is free. Then it returns p, which is l, and the caller has to call
-// FreeSlot of p.
+// TryEnter takes a slot if one is free. Then p is l, and the caller has to call FreeSlot of p when
+// its command has ended. Else p is nil.
 func (l *Limit) TryEnter() (p *Limit, ok bool) {
 	select {
 	case l.slots <- struct{}{}:

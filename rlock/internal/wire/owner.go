@@ -86,7 +86,7 @@ func (t OwnerText) IsOurs() bool {
 
 // IsPassed reports whether the owner stands for a lock that was passed on: see scripts/resume.lua.
 func (t OwnerText) IsPassed() bool {
-	one, _ := t.CutMore() // it has no note
+	one, _ := t.CutMore() // the owner has no note in this place
 	return one.IsOurs() && one.opaque() == "0"
 }
 
@@ -129,7 +129,7 @@ func (t OwnerText) CutMore() (owner OwnerText, more int32) {
 
 // A Note is what the text of an owner says beside the owner, "#<ms>,<text>": a time as Unix time in
 // milliseconds, by the clock of the owner's machine, and a text as in a query of a URL, which
-// escapes the space, "*" and ":". A "~" before the time says that it is when the call began to
+// escapes the space, "*" and ":". A "~" before the time means that the time is the beginning of a
 // wait. Without a text there is no comma. To scripts and to Redisson the note is a part of the
 // owner.
 type Note struct {

@@ -71,7 +71,7 @@ func (r *Redis) noteWant(x *Exchange) (polling bool) {
 	return r.Polls() && r.foreign.spells.wanted(x.Keys.Key, frees, time.Now()) && op != core.Acquire
 }
 
-// Foreign clients are those of Redisson, which know nothing of the queue: see scripts/foreign.lua.
+// Foreign clients are clients of Redisson: they know nothing of the queue. See scripts/foreign.lua.
 
 // RedissonPolls says when windows are left to foreign clients that only poll.
 type RedissonPolls int

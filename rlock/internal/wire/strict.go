@@ -8,7 +8,7 @@ import _ "embed"
 var strict string
 
 // With the build tag "strict", which only tests set, each script is refused the keys that it has
-// not declared, except those of other readers.
+// not declared, except the keys of other readers.
 func init() {
 	for _, s := range []*Script{
 		Acquire, Resume, Mirror, askAcquire, PlainStep, plainAskStep,

@@ -31,17 +31,17 @@
 // although the resource may exist by now.
 //
 // Errors are application/problem+json (RFC 9457). The same key of another client, or with another
-// method, host or path, is another key; the host, without its port, and the path are those that the
-// client has sent, also behind http.StripPrefix. The key is a string in quotes (RFC 8941), whose
+// method, host or path, is another key; the host, without its port, and the path are as the client
+// has sent them, also behind http.StripPrefix. The key is a string in quotes (RFC 8941), whose
 // parameters are ignored, or the same without quotes, as most clients send a UUID.
 //
 // # How it works
 //
 // The request is a flight of package once, whose key is a hash of the client, the method, the host,
 // the path and the key. Under the lock, before the handler, a guarded write marks that it has
-// begun. The response is stored by the release of the lock, in one step: then those that wait have
-// it. A mark without a response, and without a holder of the lock, means that a handler did not
-// end. If a connection breaks, or Redis is away, each run repeats these commands until they are
+// begun. The response is stored by the release of the lock, in one step, and sent to the requests
+// that wait. A mark without a response, and without a holder of the lock, means that a handler did
+// not end. If a connection breaks, or Redis is away, each run repeats these commands until they are
 // answered: if its server lives, the outcome is known once Redis is back.
 //
 // # What it cannot do

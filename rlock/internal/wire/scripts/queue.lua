@@ -63,8 +63,7 @@
 --          no node knows all subscribers; then "+" if there may be foreign clients that only poll,
 --          and "!" if the client of a look has heard one release the lock
 -- ARGV[2]  the lease of a look in milliseconds
--- ARGV[3]  of a fenced lock the number of tokens to reserve, of a semaphore that of permits,
---          else ""
+-- ARGV[3]  the number of tokens that a fenced lock reserves, or of permits of a semaphore, else ""
 -- ARGV[4]  1 if a member leaves, else 0
 -- ARGV[5]  1 if a member joins, else 0
 -- ARGV[6]  the member that leaves, if any; behind it the member that joins or is looked for, if any
