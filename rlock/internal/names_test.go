@@ -97,6 +97,56 @@ func TestTheGlossaryIsShort(t *testing.T) {
 	}
 }
 
+// commented are the packages whose comments these tests read.
+var commented = []string{"..", "../elect", "../inspect", "../once", "../once/idempotent", "../redisson", "../../lease", "../../pubsub",
+	"../../waitqueue", "background", "composite", "contract", "core", "driver", "monitor", "wire"}
+
+// A comment begins with the name of what it describes, so that a renamed function keeps its comment.
+func TestACommentNamesItsFunction(t *testing.T) {
+	for _, dir := range commented {
+		eachFunction(t, dir, func(file string, f *ast.FuncDecl) {
+			if f.Doc == nil || f.Name.Name == "init" {
+				return
+			}
+			words := strings.Fields(f.Doc.Text())
+			words = words[:min(len(words), 4)]
+			named := slices.ContainsFunc(words, func(w string) bool { return strings.Trim(w, ".,:") == f.Name.Name })
+			assert.True(t, named, "%s/%s: the comment of %s begins with %q", dir, file, f.Name.Name, words)
+		})
+	}
+}
+
+// The comment of a field, or of a constant, begins with what the value is.
+func TestTheCommentOfAValueBeginsWithANoun(t *testing.T) {
+	pronoun := regexp.MustCompile(`^(it|its|they|that|those|which|who|these) `)
+	for _, dir := range commented {
+		names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			files := token.NewFileSet()
+			file, err := parser.ParseFile(files, name, nil, parser.ParseComments)
+			require.NoError(t, err)
+			check := func(comment *ast.CommentGroup) {
+				if comment != nil && pronoun.MatchString(comment.Text()) {
+					t.Errorf("%s: %q: write the noun", files.Position(comment.Pos()), strings.TrimSpace(comment.Text()))
+				}
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.Field:
+					check(n.Comment)
+				case *ast.ValueSpec:
+					check(n.Comment)
+				}
+				return true
+			})
+		}
+	}
+}
+
 // eachFunction calls yield with each function that a package declares.
 func eachFunction(t *testing.T, dir string, yield func(file string, f *ast.FuncDecl)) {
 	t.Helper()

@@ -84,7 +84,7 @@ type waiting struct {
 	admitted bool                    // the ticket has been in the queue: the bound no longer counts
 	fails    int                     // the number of consecutive commands without an answer
 	rest     Time                    // the time before which no command is sent for the call
-	position waitqueue.Waiter[*Call] // its place in the line
+	position waitqueue.Waiter[*Call] // the place of the call in the line
 }
 
 // A Todo is what the goroutine of a call does next.

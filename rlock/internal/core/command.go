@@ -55,7 +55,7 @@ type Ticket struct {
 	Mode       Mode
 	Polls      bool    // the client had not subscribed when the ticket joined: "X" or "S" in the queue
 	Answerable bool    // a release that has an answer takes the ticket out of the queue: "a" or "A" there
-	Brief      bool    // it is granted a brief claim: "b" in the queue
+	Brief      bool    // the ticket is granted a brief claim: "b" in the queue
 	More       int32   // the number of permits of a semaphore beside the first
 	Owner      OwnerID // the number behind the UUID in the owner's text
 	Note       *Note   // the note in the owner's text; nil for none

@@ -26,7 +26,7 @@ type Tenure struct {
 	wrote      bool  // a level that is closed by now sent a guarded write
 	marked     bool  // the lock was granted to it out of the queue, and it may have a mark there
 	claim      bool  // Redis was asked for no more than a claim: see trust.go
-	touched    bool  // its deadline may have changed, and the effect Poll that recomputes it was not taken yet
+	touched    bool  // the deadline may have changed, and the effect Poll that recomputes it was not taken yet
 	polls      uint8 // 1 + the number of looks of a ticket whose client was not subscribed; 0 for any other: see scheduleLook
 	fails      uint8 // the number of commands in a row without an answer, at most doublings
 	more       int32 // the number of permits that it takes beside the first

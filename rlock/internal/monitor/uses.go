@@ -20,7 +20,7 @@ type Source interface {
 
 // A Use is what one owner does with one lock: it holds the lock, or waits for it.
 type Use struct {
-	Name       string // its key in Redis
+	Name       string // the key of the lock
 	Kind       contract.Kind
 	Owner      uint64    // the number of the owner
 	Since      time.Time // the time at which the owner acquired the lock, or began to wait
