@@ -116,6 +116,7 @@ var brokenRules = []struct {
 	{"BoundAsks", core.BoundAsks, "has not asked for a position", false, false, Setup{Clients: 1, Users: 2, Rounds: 1, Do: Bounded}},
 	{"ForcedOut", core.ForcedOut, "has released by force", false, false, Setup{Clients: 1, Users: 1, Rounds: 1, Overtakes: true, Do: Force}},
 	{"ForcedOut of a ticket in the queue", core.ForcedOut, "has released by force", false, true, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Force}},
+	{"ShowsNote", core.ShowsNote, "another note", false, false, Setup{Clients: 1, Users: 2, Rounds: 2, RW: true, Lease: 9, Do: Noted | OnlyRead | Read | FixedRead}},
 	{"Reserves", core.Reserves, "has token", false, false, but(crowd, func(s *Setup) { s.Kind.Fenced = true; s.Rounds = 2 })},
 }
 

@@ -22,6 +22,7 @@ func (w *world) check() {
 			w.checkReaders(c)
 			w.checkForced(c)
 			w.checkAgents(c)
+			w.checkNotes(c)
 		}
 	}
 	w.checkLeft()
@@ -38,6 +39,26 @@ func (w *world) checkSummaries(c *client) {
 		}
 		if l.IsHeld() != (l.Held() != nil) {
 			w.fail("client %d: it has levels without a tenure, or a tenure without levels", c.id)
+		}
+	}
+}
+
+// checkNotes fails a holder that Redis shows with another note than its own, although this client
+// knows that Redis shows its levels. After a fault a late command may have written the former one.
+func (w *world) checkNotes(c *client) {
+	for _, l := range c.locks {
+		t := l.Held()
+		if w.Do&Noted == 0 || w.Fault != 0 || t == nil || !l.IsShown(w.clock(c)) || t.OpInFlight() != core.None {
+			continue
+		}
+		for _, h := range w.server.Holders {
+			note := byte(0)
+			if o := h.Owner % noted; l.Hosts(o, true) {
+				note = core.NoteKey(l.FirstLevel(o).Note)
+			}
+			if h.ID == t.ID && byte(h.Owner/noted) != note {
+				w.fail("client %d: Redis shows another note", c.id)
+			}
 		}
 	}
 }

@@ -121,6 +121,13 @@ var quick = []Setup{
 	{Name: "fair 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Kind: fair, Faults: 1, Fault: Repeat},
 	{Name: "fenced 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Kind: fenced, Faults: 1, Fault: Repeat},
 	{Name: "permit 2x1, repeats", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Nest, Faults: 1, Fault: Repeat},
+	{Name: "1x2, one owner, notes", Clients: 1, Users: 2, Rounds: 3, Do: Same | Noted},
+	{Name: "2x1, notes", Clients: 2, Users: 1, Rounds: 2, Do: Noted | Nest | Cancel},
+	{Name: "1x2, notes", Clients: 1, Users: 2, Rounds: 2, Do: Noted | Try | Cancel},
+	{Name: "readers 1x2, notes", Clients: 1, Users: 2, Rounds: 2, RW: true, Do: Noted | Read | Downgrade},
+	{Name: "readers 1x2, notes and leases", Clients: 1, Users: 2, Rounds: 2, RW: true, Lease: 9, Do: Noted | OnlyRead | Read | FixedRead},
+	{Name: "permits 2x1, notes", Clients: 2, Users: 1, Rounds: 1, Kind: permits, Do: Noted | Wide | Pass | Nest},
+	{Name: "permit 2x1, notes and faults", Clients: 2, Users: 1, Rounds: 1, Kind: permit, Do: Noted | Cancel, Faults: 1, Fault: Break | Late | LoseMessage},
 	{Name: "2x1, stays, repeats", Clients: 2, Users: 1, Rounds: 1, Do: Stay, Faults: 1, Fault: Repeat},
 }
 

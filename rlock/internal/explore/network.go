@@ -128,10 +128,30 @@ func (w *world) executeFirst(c *client) {
 	}
 }
 
+// noted is the first number of an owner whose text has a note, to the model: a part of the owner.
+const noted = 16
+
+// ownerInText returns the number of the ticket's owner in Redis, with the note in it. It fails a
+// permit that Redis has by another text: it could not leave.
+func (w *world) ownerInText(c *client, t core.Ticket) core.OwnerID {
+	if t.Owner != 0 { // a pass has no note
+		t.Owner += noted * core.OwnerID(core.NoteKey(t.Note))
+	}
+	if w.Kind.Permits > 0 && t.Owner != 0 && slices.ContainsFunc(w.server.Holders, func(h server.Holder) bool {
+		return h.ID == t.ID && h.Owner != 0 && h.Owner != t.Owner
+	}) {
+		w.fail("client %d: the text of a permit has changed", c.id)
+	}
+	return t.Owner
+}
+
 // execute executes a command in Redis.
 func (w *world) execute(c *client, p *packet) core.Reply {
 	queue := w.server.Queue
-	a := w.server.Do(p.cmd, server.Time(w.now), &w.effects)
+	cmd := p.cmd
+	cmd.Owner, cmd.Note = w.ownerInText(c, cmd.Ticket), nil
+	cmd.Joins.Owner, cmd.Joins.Note = w.ownerInText(c, cmd.Joins), nil
+	a := w.server.Do(cmd, server.Time(w.now), &w.effects)
 	if p.cmd.Op != core.Resume {
 		w.checkTurns(queue)
 	}

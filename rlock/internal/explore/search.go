@@ -369,7 +369,7 @@ func (w *world) userName(i int, n *core.Names) byte {
 func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []byte {
 	m, a := &p.cmd, &p.reply
 	t, j := core.Current(m)
-	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.OwnerKey(m.Owner), n.OwnerKey(m.Joins.Owner),
+	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.OwnerKey(m.Owner), n.OwnerKey(m.Joins.Owner), core.NoteKey(m.Note), core.NoteKey(m.Joins.Note),
 		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Answerable, m.Joins.Answerable, m.Bounded, m.Brief, m.Joins.Brief), byte(m.Most), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), byte(m.More), flags(p.left, w.isAwaited(c, p), p.isForce(), p.overtaken), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
 	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated, a.Full), byte(a.JoinFault), byte(a.Window), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
@@ -432,11 +432,11 @@ func (k *keys) server(b []byte, w *world, name func(core.ID) (byte, byte)) []byt
 		b = append(b, byte(len(s.Holders)), byte(len(s.Queue)), byte(len(s.Marks)), byte(s.Mode))
 		for _, h := range s.Holders {
 			r, n := name(h.ID)
-			b = append(b, r, n, k.owner(h.ID, h.Owner), flags(h.Writes), byte(h.Count), byte(h.More), byte(max(core.Time(h.Ends)-w.now, -1)))
+			b = append(b, r, n, k.owner(h.ID, h.Owner%noted), byte(h.Owner/noted), flags(h.Writes), byte(h.Count), byte(h.More), byte(max(core.Time(h.Ends)-w.now, -1)))
 		}
 		for _, t := range s.Queue {
 			r, n := name(t.ID)
-			b = append(b, r, n, k.owner(t.ID, t.Owner), flags(t.Polls, t.Mode == core.Shared, t.Answerable, t.Brief), byte(t.More))
+			b = append(b, r, n, k.owner(t.ID, t.Owner%noted), byte(t.Owner/noted), flags(t.Polls, t.Mode == core.Shared, t.Answerable, t.Brief), byte(t.More))
 		}
 		for _, id := range s.Marks {
 			r, n := name(id)

@@ -73,6 +73,7 @@ const (
 	Bounded                       // a Lock that waits only if few other calls do
 	OnlyBounded                   // no other write lock
 	OnlyTry                       // nothing but attempts
+	Noted                         // two of three calls have notes, of different texts
 )
 
 // A Fault is a set of things that may go wrong.

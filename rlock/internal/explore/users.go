@@ -175,6 +175,7 @@ func (w *world) locks(c *client, i int, k kind) {
 	if w.Do&Same != 0 {
 		r.Info = i
 	}
+	r.Note = w.note(i, u)
 	switch k {
 	case doTry, doTryWide, doTryRead:
 		r.Waits, r.Until = false, now.Time
@@ -204,6 +205,14 @@ func (w *world) locks(c *client, i int, k kind) {
 		return
 	}
 	w.run(c, i, false)
+}
+
+// note returns the note of the call that user i has begun: none in each third of its rounds.
+func (w *world) note(i int, u *user) *core.Note {
+	if n := (u.rounds - 1 + i) % 3; w.Do&Noted != 0 && n > 0 {
+		return &core.Note{Text: "n"[n-1:]}
+	}
+	return nil
 }
 
 // nests makes a holder take one more level.
@@ -269,7 +278,7 @@ func (w *world) passesOn(c *client, i int) {
 func (w *world) resumes(c *client, i int) {
 	w.begins(&c.users[i])
 	p := &w.passed
-	r := &core.Call{Owner: w.ownerOf(i), Mode: p.mode, More: p.more, Until: core.Never, Named: p.id, Inherits: p.token, Tag: i}
+	r := &core.Call{Owner: w.ownerOf(i), Mode: p.mode, More: p.more, Until: core.Never, Named: p.id, Inherits: p.token, Note: w.note(i, &c.users[i]), Tag: i}
 	w.calls(c, i, waiting, r)
 	c.lockOf(i).BeginResume(r, w.clock(c))
 	w.run(c, i, false)
