@@ -175,26 +175,6 @@ func TestExecPassesOnTheOutputAndTheExitCodeOfItsCommand(t *testing.T) {
 	}
 }
 
-// The document has the endings where flock has another one.
-func TestTheDocumentHasTheEndingsOfTheTrials(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/cli.md")
-	require.NoError(t, err)
-	_, table, _ := strings.Cut(string(text), "| | `rlock exec` | `flock` |\n")
-	table, _, _ = strings.Cut(table, "\n\n")
-	rows := strings.Split(table, "\n")[1:]
-	require.Greater(t, len(rows), 5)
-	for _, row := range rows {
-		cells := strings.Split(row, " | ")
-		c, there := trials[strings.TrimPrefix(cells[0], "| ")]
-		require.True(t, there, row)
-		ending := fmt.Sprint(c.code)
-		if c.fate != "" {
-			ending += ", " + c.fate
-		}
-		assert.Equal(t, ending, cells[1], row)
-	}
-}
-
 // A game is a command that runs during a trial.
 type game struct {
 	*player
