@@ -15,6 +15,7 @@ import (
 var (
 	deep  = flag.Bool("deep", false, "explore the setups that take long, each up to -limit")
 	limit = flag.Duration("limit", 10*time.Minute, "how long to explore a setup of -deep")
+	most  = flag.Int("states", 250_000, "how many states of a setup to explore; 0: all")
 	only  = flag.String("only", "", "only the setups, rules and cells whose name contains this; prints traces")
 )
 
@@ -38,8 +39,8 @@ var resumes = Setup{Name: "2x2, Pass, without end", Clients: 2, Users: 2, Do: Pa
 // other reader must not shorten how long Redis shows their tenure.
 var claimed = Setup{Name: "readers 1x2, leases shorter than a claim", Clients: 1, Users: 2, Rounds: 1, RW: true, Do: Read | OnlyRead, Lease: 3, Claim: 6, Idle: 7, Foreign: []Foreign{Subscriber, Reader}, ForeignRounds: 2, Faults: 1, Fault: Break | Partition, begin: readersByClaim}
 
-// The setups of the gate: each is explored to its end. With -short a part of those that are quick
-// is explored.
+// The setups of the gate: each is explored to its end, or up to -states. With -short a part of
+// those that are quick is explored.
 var quick = []Setup{
 	{Name: "1x1", Clients: 1, Users: 1, Rounds: 2, Do: Try | Timed | Nest | Cancel | Fixed},
 	{Name: "1x1, slots", Clients: 1, Users: 1, Rounds: 2, Slots: 1, Do: Try | Timed | Nest | Cancel | Fixed},
@@ -377,11 +378,11 @@ func TestPromises(t *testing.T) {
 	all := slices.Concat(quick, thorough)
 	t.Cleanup(func() { reached.ledger(t, !testing.Short() && reached.setups == len(all)+2 && !t.Failed()) }) // after all setups
 	if testing.Short() {
-		run(t, quick, Limit{States: 2_000}, false)
+		run(t, quick, Limit{States: 2_000})
 		return
 	}
-	run(t, all, Limit{}, true)
-	run(t, []Setup{passes, resumes}, Limit{States: 150_000}, false)
+	run(t, all, Limit{States: *most})
+	run(t, []Setup{passes, resumes}, Limit{States: 150_000}) // all of them are 22 million states
 }
 
 // The same for setups that take long.
@@ -389,10 +390,10 @@ func TestDeep(t *testing.T) {
 	if !*deep {
 		t.Skip("by hand, with -deep")
 	}
-	run(t, long, Limit{Time: *limit}, false)
+	run(t, long, Limit{Time: *limit})
 }
 
-func run(t *testing.T, setups []Setup, limit Limit, complete bool) {
+func run(t *testing.T, setups []Setup, limit Limit) {
 	for _, s := range setups {
 		if !strings.Contains(s.Name, *only) {
 			continue
@@ -404,9 +405,6 @@ func run(t *testing.T, setups []Setup, limit Limit, complete bool) {
 			reached.add(&r)
 			if r.Bad != "" {
 				t.Fatal(Shortest(s, Limit{States: 3_000_000}))
-			}
-			if complete && !r.Complete {
-				t.Error("not complete")
 			}
 		})
 	}

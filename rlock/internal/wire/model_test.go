@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/inmemory"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock/internal/core"
 	"github.com/go-rlock/rlock/rlock/internal/explore/server"
@@ -92,8 +93,15 @@ type comparison struct {
 // compare returns the comparison of a kind on a server. The scripts of the kind may be replaced
 // before its rounds.
 func compare(t testing.TB, on subject, k modelKind) *comparison {
-	k.redis = open(t)
+	names := inmemory.New() // of a client that only names keys and calls: the test is about another server
+	t.Cleanup(names.Close)
 	var err error
+	k.redis, err = wire.Open(wire.Options{Redis: names.Options()}, wire.NewID().Prefix)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		k.redis.Stop()
+		k.redis.Close()
+	})
 	k.keys, err = k.redis.KeysOf(modelLock, k.kind.Layout, "")
 	require.NoError(t, err)
 	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard, k.release} {

@@ -33,13 +33,14 @@ var (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// gate is how many programs the gate runs: a tenth with the race detector, and with -short those
-// that call everything.
+// gate is how many programs the gate runs: a twentieth with the race detector, a tenth with -short.
 func gate() int {
 	switch {
 	case *count > 0:
 		return *count
-	case testing.Short(), testbed.Fewer():
+	case testbed.Fewer():
+		return 30
+	case testing.Short():
 		return 60
 	}
 	return 600
