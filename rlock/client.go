@@ -21,11 +21,11 @@ import (
 // A client must not run twice: close it before a snapshot of a machine or container is taken that
 // may be restored several times, or two of its copies may hold one lock.
 type Client struct {
-	prefix string          // the prefix of the names in Redis
-	driver *driver.Client  // the locks of one key
-	groups *composite.Home // the multi and red locks
-	diag   *monitor.Diag
-	inside // gives packages beside this one prefix and driver
+	prefix  string          // the prefix of the names in Redis
+	driver  *driver.Client  // the locks of one key
+	groups  *composite.Home // the multi and red locks
+	watcher *monitor.Watcher
+	inside  // gives packages beside this one prefix and driver
 }
 
 type inside = driver.Inside
@@ -69,11 +69,11 @@ func (c *Client) open(config Config, o *contract.Observer, redis *wire.Redis, id
 	c.driver = driver.New(config.driver(o), redis, id)
 	c.inside = driver.NewInside(c.driver, c.prefix)
 	c.groups = homeOf(c.driver, config)
-	c.diag = monitor.New(monitor.Config{
+	c.watcher = monitor.New(monitor.Config{
 		Source: c.driver, Redis: redis, Logger: c.driver.Config.Logger,
 		LongHold: config.LongHold, LongWait: config.LongWait, ReleaseDropped: config.ReleaseDropped,
 	})
-	c.driver.Watch(c.diag.WaitBegins, c.diag.HoldBegins)
+	c.driver.Watch(c.watcher.WaitBegins, c.watcher.HoldBegins)
 	c.driver.Connect()
 }
 

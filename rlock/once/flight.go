@@ -303,8 +303,8 @@ func (f *flight) rest(pause time.Duration) {
 }
 
 // beginLook returns the arguments of look.lua, by which the script knows whether a value is for one
-// of the present callers, and the number of the look. A caller without a floor asks at the time of
-// the look: a kept value is for this caller.
+// of the present callers, and the number of the look. A caller without a floor counts as if it
+// asked at the time of the look, so a kept value is for it.
 func (f *flight) beginLook() (wanted []string, look int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

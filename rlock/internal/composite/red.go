@@ -79,7 +79,7 @@ func (l *Lock) gatherMajority(ctx context.Context, h *Hold) error {
 // so an attempt that has waited in vain waits without any part the next time.
 type attempt struct {
 	lock    *Lock
-	hold    *Hold // the hold to come
+	hold    *Hold // the hold that the attempt is for
 	options *Options
 	began   time.Time
 

@@ -85,9 +85,9 @@ func (l *lockState) trackedFrom(k *work) core.Time {
 	return core.Never
 }
 
-// trackableFrom returns when the hold has lasted for long enough to be tracked: at once if it waits
-// to be told of others that wait, since its queue is tracked, too. It returns Never if there is
-// nothing to be tracked.
+// trackableFrom returns when the hold has lasted for long enough to be tracked. A hold with a wish
+// to be told of other waiters is tracked at once, with its queue. trackableFrom returns Never if
+// there is nothing to track.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) trackableFrom() core.Time {

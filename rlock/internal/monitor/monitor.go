@@ -15,7 +15,7 @@ type Redis interface {
 	Done() <-chan struct{}
 }
 
-// A Config is what a [Diag] is made of. All fields but the times are set.
+// A Config is what a [Watcher] is made of. All fields but the times are set.
 type Config struct {
 	Source Source
 	Redis  Redis
@@ -27,18 +27,18 @@ type Config struct {
 	ReleaseDropped bool // a hold whose handle was dropped is released
 }
 
-// A Diag tells people about the locks of a client. Its methods may be called concurrently.
-type Diag struct {
+// A Watcher tells people about holds and waits of a client that last too long. Its methods may be called concurrently.
+type Watcher struct {
 	Config
 	waits background.Task // looks at waits that last
 	holds background.Task // looks at holds that last
 }
 
-// New returns the Diag of a client. The Diag ends when the client closes.
-func New(c Config) *Diag {
-	d := &Diag{Config: c}
-	d.waits = background.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&waitWatch{Diag: d}).work}
-	d.holds = background.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&holdWatch{Diag: d}).work}
+// New returns the Watcher of a client. The Watcher ends when the client closes.
+func New(c Config) *Watcher {
+	d := &Watcher{Config: c}
+	d.waits = background.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&waitWatch{Watcher: d}).work}
+	d.holds = background.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: (&holdWatch{Watcher: d}).work}
 	return d
 }
 

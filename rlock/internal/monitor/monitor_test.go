@@ -110,7 +110,7 @@ func (b *worker) Start(work func()) bool {
 }
 
 // virtual runs a test in virtual time.
-func virtual(t *testing.T, f *fake, run func(t *testing.T, d *Diag)) {
+func virtual(t *testing.T, f *fake, run func(t *testing.T, d *Watcher)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		b := &worker{ctx: ctx}
@@ -121,7 +121,7 @@ func virtual(t *testing.T, f *fake, run func(t *testing.T, d *Diag)) {
 }
 
 // logging returns what logs to the buffer.
-func logging(d *Diag) *logged {
+func logging(d *Watcher) *logged {
 	log := new(logged)
 	d.Logger = slog.New(slog.NewTextHandler(log, nil))
 	return log
@@ -156,7 +156,7 @@ func own(name string) contract.View {
 
 func TestAGoroutineThatWaitsForItsOwnLockIsToldOnce(t *testing.T) {
 	f := &fake{views: []contract.View{plain("a", 1, 0, 2), own("b")}}
-	virtual(t, f, func(t *testing.T, d *Diag) {
+	virtual(t, f, func(t *testing.T, d *Watcher) {
 		log := logging(d)
 		for range 10 {
 			d.WaitBegins()
@@ -184,7 +184,7 @@ func TestAWaitThatAnotherMayEndIsNotToldAsOnesOwn(t *testing.T) {
 	readers.Kind, readers.Levels[0].Reads, readers.Waits[0].Reads = contract.KindWrite, true, true
 	unknown := own("no goroutine is known")
 	unknown.Levels[0].Goroutine, unknown.Waits[0].Goroutine = 0, 0
-	virtual(t, &fake{views: []contract.View{semaphore, readers, unknown}}, func(t *testing.T, d *Diag) {
+	virtual(t, &fake{views: []contract.View{semaphore, readers, unknown}}, func(t *testing.T, d *Watcher) {
 		log := logging(d)
 		d.WaitBegins()
 		time.Sleep(time.Minute)
@@ -195,7 +195,7 @@ func TestAWaitThatAnotherMayEndIsNotToldAsOnesOwn(t *testing.T) {
 
 func TestASearchCostsATenthOfTheTime(t *testing.T) {
 	f := &fake{views: []contract.View{own("b")}, takes: 2 * time.Second}
-	virtual(t, f, func(t *testing.T, d *Diag) {
+	virtual(t, f, func(t *testing.T, d *Watcher) {
 		logging(d)
 		d.WaitBegins()
 		time.Sleep(10 * time.Minute)
@@ -285,10 +285,10 @@ func lastingLock(name string, site *contract.Site) contract.View {
 }
 
 // limited makes a client log holds after four seconds and waits after seven.
-func limited(d *Diag) { d.LongHold, d.LongWait = 4*time.Second, 7*time.Second }
+func limited(d *Watcher) { d.LongHold, d.LongWait = 4*time.Second, 7*time.Second }
 
 // begins notes that waits and holds have begun.
-func begins(d *Diag) {
+func begins(d *Watcher) {
 	d.WaitBegins()
 	d.HoldBegins()
 }
@@ -300,7 +300,7 @@ const (
 
 func TestWaitsAndHoldsThatLastAreLoggedOnceAndInTime(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag) {
+	virtual(t, f, func(t *testing.T, d *Watcher) {
 		log := logging(d)
 		limited(d)
 		said := func(holds, waits int) {
@@ -342,7 +342,7 @@ func TestWaitsAndHoldsThatLastAreLoggedOnceAndInTime(t *testing.T) {
 // The goroutine of a call finds its site out, for a later look.
 func TestALongWaitIsLoggedOnceItsSiteIsKnown(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag) {
+	virtual(t, f, func(t *testing.T, d *Watcher) {
 		log := logging(d)
 		limited(d)
 		f.set(func() { f.views = []contract.View{lastingLock("a", nil)} })
@@ -361,7 +361,7 @@ func TestALongWaitIsLoggedOnceItsSiteIsKnown(t *testing.T) {
 
 func TestAWholeIsLoggedInPlaceOfItsParts(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag) {
+	virtual(t, f, func(t *testing.T, d *Watcher) {
 		log := logging(d)
 		limited(d)
 		whole := &contract.Whole{Name: "a,b", Kind: contract.KindMulti}
@@ -382,7 +382,7 @@ func TestAWholeIsLoggedInPlaceOfItsParts(t *testing.T) {
 // A leader holds its lock for as long as it lives.
 func TestAHoldThatIsLongByDesignIsNotLogged(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag) {
+	virtual(t, f, func(t *testing.T, d *Watcher) {
 		log := logging(d)
 		limited(d)
 		v := lastingLock("a", nil)
@@ -398,7 +398,7 @@ func TestAHoldThatIsLongByDesignIsNotLogged(t *testing.T) {
 // Holds cost nothing while they are short.
 func TestHoldsAreLookedAtOnceAMinute(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag) {
+	virtual(t, f, func(t *testing.T, d *Watcher) {
 		log := logging(d)
 		d.LongHold = 10 * time.Minute
 		f.views = []contract.View{lastingLock("a", nil)}
@@ -415,7 +415,7 @@ func TestHoldsAreLookedAtOnceAMinute(t *testing.T) {
 // A hold is of no interest without a limit, and nothing is looked at where nothing may last.
 func TestNothingIsLookedAtWhereNothingLasts(t *testing.T) {
 	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Diag) {
+	virtual(t, f, func(t *testing.T, d *Watcher) {
 		log := logging(d)
 		limited(d)
 		f.set(func() { f.views = []contract.View{plain("a", 1, 0)} })

@@ -22,11 +22,11 @@ const (
 )
 
 // WaitBegins notes that a call waits. It waits for nothing, and may be called with a mutex held.
-func (d *Diag) WaitBegins() { d.waits.Ask() }
+func (d *Watcher) WaitBegins() { d.waits.Ask() }
 
 // HoldBegins notes that a hold has begun. It waits for nothing, and may be called with a mutex
 // held.
-func (d *Diag) HoldBegins() {
+func (d *Watcher) HoldBegins() {
 	if d.LongHold > 0 || d.ReleaseDropped {
 		d.holds.Ask()
 	}
@@ -62,7 +62,7 @@ func (l *look) isDue(since time.Time, limit time.Duration) bool {
 
 // A waitWatch looks at waits. It is used by one goroutine at a time.
 type waitWatch struct {
-	*Diag
+	*Watcher
 	look
 	searched memory           // waits whose own goroutine was looked for among the holders
 	logged   memory           // waits that were logged as long
@@ -71,7 +71,7 @@ type waitWatch struct {
 
 // A holdWatch looks at holds. It is used by one goroutine at a time.
 type holdWatch struct {
-	*Diag
+	*Watcher
 	look
 	logged  memory // holds that were logged as long
 	dropped memory // holds that were logged because their handles were dropped

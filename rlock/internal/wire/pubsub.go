@@ -51,10 +51,10 @@ func (r *Redis) choosePubSub() error {
 	return nil
 }
 
-// askForSharded asks all nodes at once until one says yes or no, for a third of Patience. No
-// question ends sooner, since rueidis may dial with its context, and then other commands wait for
-// that connection. A Cluster whose slots are not assigned yet lists no nodes, but the client is
-// connected with the nodes of its config.
+// askForSharded asks all nodes at once until one says yes or no, for a third of Patience. Each
+// question has this whole time: rueidis may dial with the context of a question, and other commands
+// wait for the connection. A Cluster whose slots are not assigned yet lists no nodes, but the
+// client is connected with the nodes of its config.
 func (r *Redis) askForSharded() (d Diagnosis, err error) {
 	nodes := slices.Collect(maps.Values(r.Client.Nodes()))
 	if len(nodes) == 0 {

@@ -153,7 +153,7 @@ func (r *Redis) readHolder(a *Answer, ttl, owner *rueidis.RedisMessage) error {
 	return nil
 }
 
-// readAskAcquire is readAcquire for askAcquire.
+// readAskAcquire reads the reply to an Acquire by the script askAcquire.
 func readAskAcquire[V value](r *Redis, x *Exchange, a *Answer, reply V) error {
 	parts, err := reply.ToArray()
 	if err == nil && len(parts) == 0 {
