@@ -148,6 +148,11 @@ var options = []option{
 			return Choice{Name: "WithLease", D: 150*ms + g.ms(3000)}
 		},
 		func(_ *call, to Choice) rlock.AcquireOption { return rlock.WithLease(to.D) }},
+	{"WithNote", 4, every,
+		func(g *generator, _ Lock) Choice {
+			return Choice{Name: "WithNote", S: some(g, "", "job 7", "*3:write #~ €")}
+		},
+		func(_ *call, to Choice) rlock.AcquireOption { return rlock.WithNote(to.S) }},
 	{"WithMaxHold", 5, single,
 		func(g *generator, _ Lock) Choice { return Choice{Name: "WithMaxHold", D: 50*ms + g.ms(3000)} },
 		func(_ *call, to Choice) rlock.AcquireOption { return rlock.WithMaxHold(to.D) }},
@@ -177,7 +182,7 @@ var options = []option{
 func refused(l Lock, with []Choice) (errs []error) {
 	for _, c := range with {
 		switch c.Name {
-		case "WithLease", "WithWait", "WithPermits":
+		case "WithLease", "WithWait", "WithNote", "WithPermits":
 		default:
 			if l.group() {
 				errs = append(errs, errors.ErrUnsupported)

@@ -497,3 +497,49 @@ func TestAThreadHasALockThatIsPassedOnAndNotResumedInTime(t *testing.T) {
 		require.NoError(s.t, java.Unlock(lock))
 	})
 }
+
+// A hold with a note excludes the threads of Java and is woken by them as any other.
+
+func TestAHoldWithANoteIsAnOwnerToRedisson(t *testing.T) {
+	withOldAndNew(t, setting{lease: 3 * time.Second}, func(s *scene) {
+		for kind, of := range map[redisson.Kind]func(lock string) *rlock.Lock{
+			redisson.Plain:  func(lock string) *rlock.Lock { return s.client.NewLock(lock) },
+			redisson.Fair:   func(lock string) *rlock.Lock { return s.client.NewFairLock(lock) },
+			redisson.Read:   func(lock string) *rlock.Lock { return s.client.NewReadWriteLock(lock).Read() },
+			redisson.Write:  func(lock string) *rlock.Lock { return s.client.NewReadWriteLock(lock).Write() },
+			redisson.Fenced: func(lock string) *rlock.Lock { return s.client.NewFencedLock(lock) },
+		} {
+			if kind == redisson.Fenced && s.setting.version == redisson.Oldest {
+				continue // has none
+			}
+			of, lock, note := of, s.fresh(), rlock.WithNote("job *7:write #~")
+			rival := kind // of the thread that is kept out
+			if kind == redisson.Read {
+				rival = redisson.Write
+			}
+			java, alike := s.java.Thread("one").With(rival), s.java.Thread("one").With(kind)
+			hold, err := of(lock).Acquire(s.ctx, note)
+			require.NoError(s.t, err)
+			gives(s.t, true)(alike.IsLocked(lock))
+			gives(s.t, false)(java.IsHeld(lock))
+			gives(s.t, false)(java.TryLock(lock, 0, 0))
+			assert.True(s.t, notHeld(java.Unlock(lock)), "a stranger's unlock")
+			waiter := s.start(func() error { return java.Lock(lock, 0) })
+			s.awaitAsleep(java, lock)
+			require.NoError(s.t, hold.Release(s.ctx), kind)
+			waiter.succeeds()
+
+			next := s.start(func() (err error) { hold, err = of(lock).Acquire(s.ctx, note); return err })
+			require.NoError(s.t, java.Unlock(lock))
+			next.succeeds()
+			gives(s.t, true)(alike.ForceUnlock(lock))
+			select {
+			case <-hold.Context().Done(): // with the next renewal
+				require.ErrorIs(s.t, context.Cause(hold.Context()), rlock.ErrLost)
+			case <-s.ctx.Done():
+				require.NoError(s.t, s.ctx.Err())
+			}
+			require.ErrorIs(s.t, hold.Release(s.ctx), rlock.ErrLost)
+		}
+	})
+}

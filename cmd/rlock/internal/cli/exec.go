@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -79,6 +80,9 @@ func (a *app) exec() *cobra.Command {
 				return c.NewLock(name)
 			}
 			job.Name, job.Command, job.Verbose = args[0], args[1:], a.verbose
+			if !cmd.Flags().Changed("note") {
+				job.Note = filepath.Base(job.Command[0]) // its arguments may be secret
+			}
 			a.code = guard.Run(config, job)
 			return nil
 		},
@@ -94,6 +98,7 @@ func (a *app) exec() *cobra.Command {
 	flags.BoolVar(&isFenced, "fenced", false, "set RLOCK_TOKEN to a fencing token")
 	flags.IntVar(&permits, "permits", 0, "take one of `N` permits of a semaphore: N commands run at once")
 	flags.IntVar(&job.Permits, "take", job.Permits, "with --permits: take `K` of them, all or none")
+	flags.StringVar(&job.Note, "note", "", "`text` that \"rlock show\" has for the lock (default the name of the command)")
 	flags.Var(&lease, "lease", "`seconds` for which the lock stays held after this process dies, or loses Redis (\"10\", or \"1m\")")
 	flags.Var(&minHold, "min-hold", "`seconds` for which the lock is held at least, also if the command ends before")
 	flags.Var(&grace, "grace", "`seconds` between TERM and KILL (default a sixth of the lease, 5s at most)")

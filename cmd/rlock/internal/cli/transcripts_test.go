@@ -42,6 +42,10 @@ func (s *site) perform(transcript string) string {
 		switch step[0] {
 		case "hold":
 			holds[last] = s.hold(s.kind(step[1], last))
+		case "note": // and hold with it
+			hold, err := s.kind(step[1], last).Acquire(s.ctx, rlock.WithNote(strings.Join(step[2:len(step)-1], " ")))
+			require.NoError(s.t, err)
+			holds[last] = hold
 		case "release":
 			require.NoError(s.t, holds[last].Release(s.ctx))
 		case "pass":

@@ -37,6 +37,7 @@ const Forever time.Duration = -1
 type Job struct {
 	Name    string
 	New     func(client *rlock.Client, name string) *rlock.Lock
+	Note    string        // which job it is, for others that look at the lock
 	Permits int           // the number of permits to take of a semaphore; 1 for any other lock
 	MinHold time.Duration // the least time for which the lock stays; 0 for as long as the command runs
 	Wait    time.Duration // the longest wait for the lock: 0 is one attempt, Forever has no end
@@ -145,7 +146,7 @@ func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 	if o.client, o.err = address.Connect(ctx, config); o.err != nil {
 		return o
 	}
-	options := []rlock.AcquireOption{rlock.WithPermits(r.Permits), rlock.WithMinHold(r.MinHold)}
+	options := []rlock.AcquireOption{rlock.WithPermits(r.Permits), rlock.WithMinHold(r.MinHold), rlock.WithNote(r.Note)}
 	if r.Wait >= 0 {
 		options = append(options, rlock.WithWait(r.Wait))
 	}
