@@ -174,8 +174,8 @@ func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 
 // Wanted returns a channel that is closed once another owner waits for the lock, in this process or
 // another, while the hold lasts: a long job may save its state and give way. It does not open
-// again. From the first call on the hold asks Redis with each renewal, and has it notify this
-// client of new waiters (docs/guarantees.md). Of a lock over several each part is asked.
+// again. From the first call on each renewal of the hold asks Redis for waiters, and Redis notifies
+// this client of new ones (docs/guarantees.md). Of a lock over several each part is asked.
 func (h *Hold) Wanted() <-chan struct{} { return h.held.Wanted() }
 
 // Wanted is [Hold.Wanted] of the innermost hold that ctx comes from, as in [Lock.Do]; nil for none.

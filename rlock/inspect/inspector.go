@@ -71,8 +71,8 @@ func (i Inspector) ForceUnlock(ctx context.Context, shown Lock) (bool, error) {
 	return l.ForceUnlockOf(ctx, owners)
 }
 
-// HolderOf returns what the error of a refused call, as rlock.ErrNotAcquired, says of the holder
-// besides words: Owner, Note, Since, Waited, Passed, Foreign and Process. ok is false if the error
+// HolderOf returns the holder that the error of a refused call, such as rlock.ErrNotAcquired,
+// knows: its Owner, Note, Since, Waited, Passed, Foreign and Process. ok is false if the error
 // knows no holder. Of a semaphore, and of several readers, it is one of the holders.
 func HolderOf(err error) (h Holder, ok bool) {
 	held := (*wire.HeldError)(nil)

@@ -31,8 +31,9 @@ const (
 	nodesAge, processesAge = 10 * time.Second, 5 * time.Second
 )
 
-// A Watch looks at many locks again and again, as a page of them does, at little cost to Redis: a
-// round of Names and Locks takes two commands, or three. Its methods may be called concurrently.
+// A Watch looks at many locks again and again, for example for a page that shows them, at little
+// cost to Redis: a round of Names and Locks takes two commands, or three. Its methods may be called
+// concurrently.
 type Watch struct {
 	inspector Inspector
 
@@ -42,7 +43,7 @@ type Watch struct {
 	round int
 }
 
-// A sweep is how far the keyspace of a node was read.
+// A sweep is the progress of a scan through the keyspace of a node.
 type sweep struct {
 	node    rueidis.Client
 	cursors [len(keyTypes)]uint64
@@ -51,10 +52,10 @@ type sweep struct {
 // Watch returns a Watch. It sends no command, and needs no Close.
 func (i Inspector) Watch() *Watch { return &Watch{inspector: i} }
 
-// Names reads on in the keyspace of each primary, by up to 10,000 keys, and returns the names that
-// may be locks, of any kind: Locks tells whether they are. It begins again at the end, so that each
-// lock that stays held is among the names again and again. A semaphore is looked for in every second
-// round. Beside an error there may be names, of the other nodes.
+// Names reads up to 10,000 further keys of each primary, and returns the names that may be locks,
+// of any kind: Locks tells whether they are. After the last key it begins again, so that each lock
+// that stays held is among the names again and again. A semaphore is looked for in every second
+// round. Beside an error Names may return the names of the other nodes.
 func (w *Watch) Names(ctx context.Context) (names []string, err error) {
 	r := w.inspector.driver.Redis
 	w.mu.Lock()
@@ -121,10 +122,10 @@ func (w *Watch) find(ctx context.Context, r *wire.Redis) error {
 	return nil
 }
 
-// Locks returns the state of each lock in Redis, as [Inspector.Lock] does, which says more about
-// errors. A lock counts if the error of the same index is nil. The locks are read by one command, in
-// a Cluster by one each; the user needs the right to EVAL and EVALSHA. Processes may be some seconds
-// old, and readers whose leases have ended may be among the holders.
+// Locks returns the state of each lock in Redis, like [Inspector.Lock], which says more about
+// errors. A lock is valid if the error with the same index is nil. The locks are read by one
+// command, in a Cluster by one command each; the user needs the right to EVAL and EVALSHA.
+// Processes may be some seconds old, and readers whose leases have ended may be among the holders.
 func (w *Watch) Locks(ctx context.Context, names []string) ([]Lock, []error) {
 	locks, errs := make([]Lock, len(names)), make([]error, len(names))
 	r, keys, asked := w.inspector.driver.Redis, make([][forms]*wire.Keys, len(names)), []int(nil)

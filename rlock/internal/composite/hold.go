@@ -130,7 +130,8 @@ func (h *Hold) Wanted() <-chan struct{} {
 	return wanted
 }
 
-// WhenWanted has each part call tell, also parts that are added later.
+// WhenWanted has each part call tell when another owner waits for it, also parts that are added
+// later.
 func (h *Hold) WhenWanted(tell func()) {
 	h.mu.Lock()
 	h.tells = tell

@@ -55,8 +55,8 @@ func (c *HoldContext) End(cause error) {
 	c.mu.Unlock()
 }
 
-// AskedWanted returns the channel that TellWanted closes, and reports whether no call before has
-// asked for it.
+// AskedWanted returns the channel that TellWanted closes. first is false if an earlier call has
+// asked for the channel.
 func (c *HoldContext) AskedWanted() (wanted <-chan struct{}, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,8 +66,8 @@ func (c *HoldContext) AskedWanted() (wanted <-chan struct{}, first bool) {
 	return c.wanted, first
 }
 
-// TellWanted notes that another owner waits. The hold has asked for others, and may have ended
-// since.
+// TellWanted closes the channel of AskedWanted, since another owner waits. The hold may have ended
+// meanwhile.
 func (c *HoldContext) TellWanted() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

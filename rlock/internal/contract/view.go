@@ -43,7 +43,7 @@ type Level struct {
 	Reads     bool
 	First     bool      // the owner held nothing before
 	Since     time.Time // the time at which the level was acquired
-	Note      string    // the text of the note of the owner's hold, at its first level; or ""
+	Note      string    // the text of the note of the owner's hold, which is the note of its first level; or ""
 	Until     time.Time // the end of the lease; zero if the level is renewed until its Unlock
 	Site      *Site
 	Whole     *Whole // the multi or red lock as whose part the lock is held, or nil

@@ -13,7 +13,7 @@ type OwnerID uint64
 // changes. Package core does not read the text.
 type Note struct {
 	Text  string
-	Since Time // when the hold began; of a call that waits, and of a permit, when the call began
+	Since Time // the beginning of the hold; for a call that waits, and for a permit, the beginning of the call
 }
 
 // An ID is the UUID of a tenure in Redis: its client, and a number. No two tenures have the same

@@ -80,7 +80,7 @@ func (t *Tenure) fillMirror(cmd *Command, opening bool, now Now) {
 	l, f, wrote := t.lock, &t.flight, t.shown.writes > 0
 	if t.want == Parted { // this Mirror passes the lock on
 		f.lease, t.within, f.exact = t.within, 0, true
-		t.shown, t.old = oneLevel(passedOnOwner, t.mode), false // with its note, by which a permit leaves if the pass fails
+		t.shown, t.old = oneLevel(passedOnOwner, t.mode), false // t keeps its note: if the pass fails, a permit leaves by the text with the note
 	} else {
 		if f.lease = l.askedUntil(now).Since(now.Safe); l.levels.asked == NeverSafe {
 			f.lease = max(l.client.Lease, l.levels.longest.Since(now.Safe))

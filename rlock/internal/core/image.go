@@ -247,7 +247,8 @@ func handle(h any) byte {
 	return 0
 }
 
-// NoteKey returns what tells the explorer's notes apart, the lengths of their texts: 0 for none.
+// NoteKey returns the length of the note's text, by which the explorer tells its notes apart; 0 for
+// none.
 func NoteKey(n *Note) byte {
 	if n == nil {
 		return 0

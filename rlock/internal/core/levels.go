@@ -138,10 +138,10 @@ func (l *Lock) openLevel(w *Call, way Way, now Now) {
 	}
 }
 
-// openNote gives the last level its note, unless it is nested: the note of a hold never changes. A
-// permit keeps the note of its ticket, since Redis knows it by the whole text. Else, if the call has
-// waited, the hold has a note of its own with its beginning, which the next Mirror shows. That is
-// due at once if Redis may show another hold of the same owner.
+// openNote gives the last level its note, unless the level is nested: the note of a hold never
+// changes. A permit keeps the note of its ticket, since Redis knows it by the whole text. For any
+// other lock, if the call has waited, the hold has a note with its own beginning, which the next
+// Mirror shows. This Mirror is due at once if Redis may show another hold of the same owner.
 func (l *Lock) openNote(w *Call, way Way, now Time) {
 	v, t := &l.levels.all[len(l.levels.all)-1], l.held
 	if way == ByNesting {

@@ -97,9 +97,10 @@ func (t *contention) noteOthers(others int, now Now) {
 	}
 }
 
-// AskOthers has the effect Wanted follow, once, when another owner waits for the lock: a caller in
-// the line here, or one of another client by the answer to a Mirror. Each Mirror asks until then,
-// and one is due at once. A lock that is not held, or no longer, is not wanted.
+// AskOthers makes the effect Wanted follow, once, when another owner waits for the lock: a caller
+// in the line here or, by the answer to a Mirror, a caller of another client. Until then each
+// Mirror asks, and one is due at once. If the lock is not held, or no longer, the effect does not
+// follow.
 func (l *Lock) AskOthers(now Now) {
 	l.endLapsed(now)
 	if t := l.held; t != nil && !l.curious {

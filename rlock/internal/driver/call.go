@@ -437,7 +437,7 @@ const mostNamed = 16
 
 // A holderView is a holder in the error of a call.
 type holderView struct {
-	words string // say that the lock is held, and by whom
+	words string // the words for the error: that the lock is held, and by whom
 	wire.HeldError
 }
 
@@ -454,8 +454,8 @@ func (h *holderView) explain(reason error) error {
 	return &e
 }
 
-// viewHolder returns the holder as this client knows it, nil if it does not. named is the holder
-// that Redis named last.
+// viewHolder returns the holder as this client knows it; nil if it does not know it. named is the
+// holder that Redis named last.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) viewHolder(named wire.OwnerText, req *Request) *holderView {
@@ -485,7 +485,7 @@ func (l *lockState) viewHolder(named wire.OwnerText, req *Request) *holderView {
 
 // viewNamed returns a holder that Redis has named.
 func (c *Client) viewNamed(named wire.OwnerText) *holderView {
-	if named.Tenure() == "" || named.ClientID() == c.ID.Prefix { // of this client: it has been released since, or is about to be
+	if named.Tenure() == "" || named.ClientID() == c.ID.Prefix { // the named tenure is this client's, which has released it since, or is about to
 		return nil
 	}
 	owner, _ := named.CutNote()

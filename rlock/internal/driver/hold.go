@@ -235,7 +235,7 @@ type wish struct {
 	tell func()
 }
 
-// tellWanted tells the holds that have asked, and last still, that another owner waits.
+// tellWanted tells the holds that have asked, and have not ended, that another owner waits.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) tellWanted() {
@@ -247,9 +247,9 @@ func (l *lockState) tellWanted() {
 	delete(l.shard.wishes, l)
 }
 
-// confirmCurious has the other locks with the same key ask for others that wait: a ticket of the
-// lock has joined, and Redis does not notify a client of its own change. They are permits of other
-// owners.
+// confirmCurious has the other locks with the same key ask for others that wait. These locks are
+// permits of other owners. A ticket of the lock l has joined, and Redis does not notify a client of
+// its own change.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) confirmCurious(now core.Now) {

@@ -246,7 +246,7 @@ func (l *NamedLock) ForceUnlockOf(caller context.Context, shown []wire.OwnerText
 	if err != nil {
 		return false, err
 	}
-	bare := func(text wire.OwnerText) wire.OwnerText { // a renewal may have changed the time in the note
+	bare := func(text wire.OwnerText) wire.OwnerText { // without the note, whose time a renewal may have changed
 		owner, _ := text.CutNote()
 		return owner
 	}

@@ -182,8 +182,9 @@ func (l *lockState) fillExchange(x *exchange, now core.Now) {
 	}
 }
 
-// textFor returns the text of the ticket's owner in Redis; waits says that it is about to join the
-// queue. A pass has no note, and is not kept: the permit leaves by the former text if it fails.
+// textFor returns the text of the ticket's owner in Redis. waits is set if the ticket is about to
+// join the queue. The text of a pass has no note, and textFor does not keep it: if the pass fails,
+// the permit leaves by its text before.
 //
 // REQUIRES: shard.mu.
 func (k *work) textFor(c *Client, t core.Ticket, owner core.OwnerID, waits bool, now core.Now) wire.OwnerText {
@@ -202,8 +203,8 @@ func (k *work) textFor(c *Client, t core.Ticket, owner core.OwnerID, waits bool,
 	return k.text
 }
 
-// adoptText keeps the text of a tenure that no call knows, and which a message has named: Redis
-// knows a permit by the whole text.
+// adoptText keeps the text that a message names for a tenure which no call knows: Redis knows a
+// permit by its whole text.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) adoptText(id core.ID, text wire.OwnerText) {

@@ -25,7 +25,7 @@ type shard struct {
 	shortTurns  map[lockKey]struct{} // locks without a subscription whose last turn was short
 	counts      Counts
 	mirrorWaits map[*lockState]chan struct{} // closed with the next answer to a Mirror of the lock: see awaitLease
-	wishes      map[*lockState][]wish        // the wishes of holds of locks, which may be over if the lock is not curious any more
+	wishes      map[*lockState][]wish        // the wishes of holds; unused if the lock is not curious any more
 	audiences   map[*lockState]*audience     // the audiences of locks whose waiters are told their places
 
 	at         core.Now                 // the time at which the mutex was last taken

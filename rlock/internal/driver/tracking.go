@@ -102,7 +102,8 @@ func (l *lockState) trackableFrom() core.Time {
 	return core.Never
 }
 
-// isKeyOurs reports whether no other client changes the key of the lock while this one holds it.
+// isKeyOurs reports whether no other client changes the key of the lock while this client holds the
+// lock.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) isKeyOurs() bool { return !l.kind().permits && l.IsWritten() }

@@ -418,7 +418,7 @@ func resumePermits(r *Redis, x *Exchange) Call {
 func mirrorPermits(r *Redis, part []*Exchange) Call {
 	keys, args := make([]string, 0, len(part)), make([]string, 0, 1+2*len(part))
 	args = append(args, r.family)
-	var queues []string // of those that ask, or are passed on
+	var queues []string // the queues of the semaphores whose permits ask for others, or are passed on
 	for _, x := range part {
 		keys = append(keys, x.Keys.Key)
 		lease := r.mirrorLease(&x.Cmd)

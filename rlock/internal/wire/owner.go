@@ -134,7 +134,7 @@ func (t OwnerText) CutMore() (owner OwnerText, more int32) {
 // owner.
 type Note struct {
 	Text  string
-	At    time.Time // when the hold began, or the call; the zero time without a note
+	At    time.Time // the beginning of the hold or, if Waits, of the call; the zero time without a note
 	Waits bool      // At is when the call began to wait
 }
 
@@ -155,11 +155,11 @@ func (n Note) String() string {
 	return words
 }
 
-// MaxNote is the length of the longest text of a note in bytes: most commands of its tenure have it.
+// MaxNote is the length of the longest text of a note, in bytes. Most commands of a tenure have the
+// note.
 const MaxNote = 1 << 10
 
-// ShortNote returns the beginning of a text that is too long for a note, which ends with a whole
-// rune.
+// ShortNote shortens a text that is too long for a note. The result ends with a whole rune.
 func ShortNote(text string) string {
 	end := min(len(text), MaxNote)
 	for end < len(text) && end > MaxNote-utf8.UTFMax && !utf8.RuneStart(text[end]) {
@@ -203,7 +203,7 @@ func (t OwnerText) CutNote() (owner OwnerText, n Note) {
 	return OwnerText(t.Tenure() + id + end), n
 }
 
-// A HeldError is the error of a call that did not get a lock, and knows the holder.
+// A HeldError is the error of a call that did not get a lock and knows its holder.
 type HeldError struct {
 	Err     error     // the reason, in words that name the holder
 	Holder  OwnerText // the owner with the note, as in Redis

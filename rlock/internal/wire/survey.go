@@ -211,7 +211,7 @@ func (r *Redis) Processes(ctx context.Context, k *Keys) *Processes {
 	return r.ProcessesWithin(ctx, k, listTime)
 }
 
-// ProcessesWithin returns the processes as they were at that age at most.
+// ProcessesWithin returns the processes, from a reply that is no older than age.
 func (r *Redis) ProcessesWithin(ctx context.Context, k *Keys, age time.Duration) *Processes {
 	slot, err := r.clientLists.lock.Enter(ctx, r.ctx.Done())
 	if err != nil {
