@@ -77,8 +77,8 @@ func (l *Lock) Acquire(ctx context.Context, o contract.Owner, options Options) (
 // never a part of a red lock.
 func (l *Lock) State(o contract.Owner) contract.State { return contract.State{Depth: l.Depth(o)} }
 
-// Depth returns the number of times that the owner has to unlock the lock: the number of levels
-// that the owner has, as far as known here, of enough parts.
+// Depth returns the number of times that the owner has to unlock the lock. It is the largest number
+// of levels that the owner has of enough parts, by what this client knows.
 func (l *Lock) Depth(o contract.Owner) int {
 	if l.err != nil {
 		return 0

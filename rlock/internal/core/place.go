@@ -79,7 +79,7 @@ func (t *Tenure) noteOwner(f flight, a Reply, now Now) {
 		t.marked = true
 	case Resume:
 		t.contention.noteOthers(a.Others, now)
-	case Acquire, Mirror: // a Mirror's answer counts the others in answerTenure; an Acquire found no queue
+	case Acquire, Mirror: // an Acquire found no queue; answerTenure takes the others from the answer to a Mirror
 	default:
 		panic("core: a tenure has the lock by a command " + f.op.String())
 	}

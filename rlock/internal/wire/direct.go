@@ -120,8 +120,8 @@ type direct struct {
 	// directAfter.
 	alone  atomic.Int32
 	closed atomic.Bool
-	// conn is the open connection, or nil. A goroutine that has set busy uses it; close cuts it
-	// without.
+	// conn is the open connection, or nil. The goroutine that has set busy uses it; close cuts it
+	// without busy.
 	conn atomic.Pointer[directConn]
 
 	// busy is set by the goroutine that uses, opens or closes conn. It guards the fields below.
