@@ -263,8 +263,8 @@ func (r *Redis) mirrorLease(cmd *core.Command) string {
 	return lease
 }
 
-// publishing returns the argument by which a script publishes and counts subscribers, with what the
-// client knows of foreign clients: see scripts/queue.lua.
+// publishing returns ARGV[1] of a step: how the script publishes and counts subscribers, and what
+// the client knows of foreign clients. See scripts/queue.lua.
 func (r *Redis) publishing(cmd *core.Command) string {
 	how := r.family
 	if cmd.Polling {

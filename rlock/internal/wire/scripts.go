@@ -256,8 +256,8 @@ var Commands = readScript("commands")
 // for each call would fill the memory, as it fills the memory of Redis.
 const mostSources = 1000
 
-// The parts of the scripts beside a guard's own: the beginning and the end of a guarded write, and
-// of a release that carries one.
+// The texts around the guard and the source: the beginning and the end of a guarded write, and of a
+// release that carries one.
 const writeBegins = "local done, reply = pcall(function() "
 
 var (
