@@ -102,9 +102,16 @@ const (
 	asksQueues // the number of tickets of each form, and the first of them
 )
 
-// asksAfter has the questions that matter only if the key is no hash. Its values are the number,
-// from 1, of the question whose error shows that it is no hash: an error takes Redis a while.
-var asksAfter = map[int]int{asksCount: asksSize + 1, asksPermits: asksSize + 1, asksClock: asksSize + 1}
+// asksIf has, for questions that need not be put, the condition in Lua: that the key is no hash, as
+// an error tells, since an error takes Redis a while; that the queue before has tickets.
+var asksIf = map[int]string{
+	asksCount: noHash, asksPermits: noHash, asksClock: noHash,
+	asksQueues + 1: anyIn(asksQueues), asksQueues + 3: anyIn(asksQueues + 2), asksQueues + 5: anyIn(asksQueues + 4),
+}
+
+var noHash = fmt.Sprintf("type(answers[%d]) == 'table'", asksSize+1)
+
+func anyIn(queue int) string { return fmt.Sprintf("answers[%d] ~= 0", queue+1) }
 
 // A subject has the names about which the questions ask: the keys and the channels of one lock.
 type subject struct{ keys, channels []string }
@@ -316,8 +323,11 @@ func (i *inspection) readField(field, value string) error {
 
 func (i *inspection) readQueue(of rlock.Kind, replies []rueidis.RedisMessage) error {
 	waiting, err := replies[0].AsInt64()
-	members, err2 := replies[1].AsStrSlice()
-	if err := cmp.Or(err, err2); err != nil {
+	if err != nil || waiting == 0 {
+		return err
+	}
+	members, err := replies[1].AsStrSlice()
+	if err != nil {
 		return err
 	}
 	i.Waiting += int(waiting)

@@ -2,6 +2,10 @@
 
 package inspect
 
-// With the build tag "strict", which only tests have, the script is refused a key that it has not
+// With the build tag "strict", which only tests have, a script is refused a key that it has not
 // declared.
-func init() { lookScript.BeStrict() }
+func init() {
+	for _, s := range lookScripts {
+		s.BeStrict()
+	}
+}

@@ -21,7 +21,32 @@ import (
 //go:embed look.lua
 var lookText string
 
-var lookScript = wire.ScriptOf(lookText)
+// The scripts that put the questions, by the family of pub/sub: plain or sharded.
+var lookScripts = [2]*wire.Script{lookScript(false), lookScript(true)}
+
+// lookScript returns look.lua with its questions.
+func lookScript(sharded bool) *wire.Script {
+	var text strings.Builder
+	for at, question := range questions(sharded) {
+		words := make([]string, len(question))
+		for n, word := range question {
+			switch index, _ := strconv.Atoi(word[1:]); word[0] {
+			case '$':
+				words[n] = fmt.Sprintf("KEYS[key + %d]", index+1)
+			case '@':
+				words[n] = fmt.Sprintf("ARGV[channel + %d]", index+1)
+			default:
+				words[n] = "'" + word + "'"
+			}
+		}
+		put := fmt.Sprintf("answers[%d] = pcall(%s)", at+1, strings.Join(words, ", "))
+		if condition := asksIf[at]; condition != "" {
+			put = fmt.Sprintf("if %s then %s else answers[%d] = false end", condition, put, at+1)
+		}
+		text.WriteString(put + "\n")
+	}
+	return wire.ScriptOf(strings.Replace(lookText, "-- (questions)\n", text.String(), 1))
+}
 
 const (
 	// watchCount is the number of keys that a server looks at for one page of a Watch.
@@ -167,7 +192,7 @@ func (w *Watch) ask(ctx context.Context, r *wire.Redis, keys [][forms]*wire.Keys
 	}
 	calls := make([]wire.Call, len(batches))
 	for n, batch := range batches {
-		calls[n] = lookCall(questions(r.Sharded), batch, keys)
+		calls[n] = lookCall(r, batch, keys)
 	}
 	results, err := wire.Promptly(ctx, r, 0, func(ctx context.Context) ([]rueidis.RedisResult, error) {
 		results, _ := r.DoAll(ctx, calls)
@@ -199,13 +224,11 @@ func (w *Watch) ask(ctx context.Context, r *wire.Redis, keys [][forms]*wire.Keys
 }
 
 // lookCall returns the call of look.lua for the locks with these indexes.
-func lookCall(questions [][]string, batch []int, keys [][forms]*wire.Keys) wire.Call {
-	call := wire.Call{Script: lookScript}
-	var words []string
-	for at, question := range questions {
-		words = append(append(words, strconv.Itoa(len(question)), strconv.Itoa(asksAfter[at])), question...)
+func lookCall(r *wire.Redis, batch []int, keys [][forms]*wire.Keys) wire.Call {
+	call := wire.Call{Script: lookScripts[0], Args: []string{strconv.Itoa(len(batch))}}
+	if r.Sharded {
+		call.Script = lookScripts[1]
 	}
-	call.Args = append([]string{strconv.Itoa(len(batch)), strconv.Itoa(len(words))}, words...)
 	for _, at := range batch {
 		s := subjectOf(keys[at])
 		call.Keys, call.Args = append(call.Keys, s.keys...), append(call.Args, s.channels...)
