@@ -64,7 +64,7 @@ var files embed.FS
 
 var (
 	assets, _ = fs.Sub(files, "pages")
-	templates = template.Must(template.New("").Funcs(template.FuncMap{"id": idOf, "printable": printable}).ParseFS(assets, "*.html"))
+	templates = template.Must(template.New("").Funcs(template.FuncMap{"id": idOf, "printable": printable, "holder": holderName, "waiter": waiterName}).ParseFS(assets, "*.html"))
 )
 
 // policy permits what the page itself has, and nothing from elsewhere or inline.

@@ -24,7 +24,7 @@ type record struct {
 	forced map[string]string    // who has taken the lock away, by owner
 	turns  []int                // the number of new holders at each of the last looks
 	waits  []int                // the number of waiters at each of them
-	deeds  []deed               // what happened, the last first
+	Deeds  []deed               // what happened, the last first
 	other  bool                 // it is no lock, but a key with other data
 }
 
@@ -110,8 +110,8 @@ func (r *record) ended(now time.Time, h inspect.Holder) {
 }
 
 func (r *record) note(now time.Time, what, text string) {
-	r.deeds = append([]deed{{now, what, text}}, r.deeds...)
-	r.deeds = r.deeds[:min(len(r.deeds), mostDeeds)]
+	r.Deeds = append([]deed{{now, what, text}}, r.Deeds...)
+	r.Deeds = r.Deeds[:min(len(r.Deeds), mostDeeds)]
 }
 
 // sum returns the number of all turns in the curve.

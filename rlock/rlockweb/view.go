@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,47 +107,29 @@ func printable(text string) string {
 }
 
 // matcher returns whether names match a pattern of Redis' KEYS. A pattern without any of its special
-// characters is a part of the name.
+// characters, or with an error, is a part of the name.
 func matcher(pattern string) func(string) bool {
-	if !strings.ContainsAny(pattern, `*?[\`) {
+	flat := strings.NewReplacer("/", "\x00") // a slash is nothing special
+	glob := flat.Replace(pattern)
+	if _, err := path.Match(glob, ""); err != nil || !strings.ContainsAny(pattern, `*?[\`) {
 		return func(name string) bool { return strings.Contains(name, pattern) }
 	}
-	var text strings.Builder
-	for at := 0; at < len(pattern); at++ {
-		class := 0
-		if pattern[at] == '[' {
-			class = strings.IndexByte(pattern[at:], ']')
-		}
-		switch c := pattern[at]; {
-		case c == '*':
-			text.WriteString(".*")
-		case c == '?':
-			text.WriteString(".")
-		case class > 1:
-			text.WriteString(strings.ReplaceAll(pattern[at:at+class+1], "[[", `[\[`))
-			at += class
-		case c == '\\' && at+1 < len(pattern):
-			at++
-			text.WriteString(regexp.QuoteMeta(pattern[at : at+1]))
-		default:
-			text.WriteString(regexp.QuoteMeta(pattern[at : at+1]))
-		}
+	return func(name string) bool {
+		matches, _ := path.Match(glob, flat.Replace(name))
+		return matches
 	}
-	if compiled, err := regexp.Compile("(?s)^" + text.String() + "$"); err == nil {
-		return compiled.MatchString
-	}
-	return func(string) bool { return false }
 }
 
 // orders are the orders of the list. Equal rows are sorted by name.
 var orders = map[string]func(a, b *record) int{
 	"name":    func(*record, *record) int { return 0 },
-	"waiting": func(a, b *record) int { return cmp.Compare(b.waiting(), a.waiting()) },
+	"waiting": func(a, b *record) int { return cmp.Compare(b.Waiters(), a.Waiters()) },
 	"since":   func(a, b *record) int { return a.since().Compare(b.since()) },
 	"turns":   func(a, b *record) int { return cmp.Compare(sum(b.turns), sum(a.turns)) },
 }
 
-func (r *record) waiting() int { return r.Waiting + max(r.Foreign, 0) }
+// Waiters returns the number of waiters, clients of Redisson included.
+func (r *record) Waiters() int { return r.Waiting + max(r.Foreign, 0) }
 
 // since returns the time since when the first holder has the lock, as far as it is known; a time to
 // come if it is free.
@@ -171,12 +153,12 @@ func (r *record) held(h inspect.Holder) (since time.Time, least bool) {
 // A list is a page of the list.
 type list struct {
 	*query
-	Page         int // that of the query, or the last one
-	Rows         []*record
-	Names, Pages int // the number of names that match, and of pages
-	Held         int
-	Waiting      int
-	Pending      int // the number of names that were not looked at yet
+	Page    int // that of the query, or the last one
+	Rows    []*record
+	Pages   int
+	Held    int
+	Waiting int
+	Pending int // the number of names that were not looked at yet
 }
 
 // Before and After return the links to the pages beside this one, "" for none.
@@ -197,12 +179,12 @@ func (w *watcher) list(v *viewer) *list {
 	for name, r := range w.records {
 		if v.match(name) {
 			all = append(all, r)
-			l.Waiting += r.waiting()
+			l.Waiting += r.Waiters()
 			l.Held += min(r.HolderCount, 1)
 		}
 	}
 	slices.SortFunc(all, func(a, b *record) int { return cmp.Or(orders[v.Sort](a, b), strings.Compare(a.Name, b.Name)) })
-	l.Names, l.Pages = len(all), max((len(all)+rowsPerPage-1)/rowsPerPage, 1)
+	l.Pages = max((len(all)+rowsPerPage-1)/rowsPerPage, 1)
 	l.Page = min(v.Page, l.Pages)
 	all = all[(l.Page-1)*rowsPerPage : min(l.Page*rowsPerPage, len(all))]
 	v.visible = v.visible[:0:0]
@@ -293,25 +275,20 @@ func (r *record) KindName() string {
 
 // HolderName names the holder, or counts them.
 func (r *record) HolderName() string {
-	switch {
-	case r.HolderCount == 0:
+	text, permits := fmt.Sprintf("%d holders", r.HolderCount), 0
+	switch len(r.Holders) {
+	case 0:
 		return "free"
-	case r.HolderCount > 1 || len(r.Holders) == 0:
-		text := fmt.Sprintf("%d holders", r.HolderCount)
-		if permits := r.Permits(); permits > r.HolderCount {
-			text += fmt.Sprintf(" (%d permits)", permits)
-		}
-		return text
+	case 1:
+		text = holderName(r.Holders[0])
 	}
-	return holderName(r.Holders[0])
-}
-
-// Permits returns the number of permits that the holders have.
-func (r *record) Permits() (n int) {
 	for _, h := range r.Holders {
-		n += h.Permits
+		permits += h.Permits
 	}
-	return n
+	if permits > len(r.Holders) {
+		text += fmt.Sprintf(" (%d permits)", permits)
+	}
+	return text
 }
 
 // A moment is a time in milliseconds, with the span since then; Least says that the span may be
@@ -371,17 +348,7 @@ func (r *record) State() string {
 	return "Held"
 }
 
-// Waiters returns the number of waiters, clients of Redisson included.
-func (r *record) Waiters() int { return r.waiting() }
-
-// Deeds returns what happened, the last first.
-func (r *record) Deeds() []deed { return r.deeds }
-
-// Holder and Waiter name one of them; MoreHolders and MoreWaiters count those beyond the limit.
-func (r *record) Holder(h inspect.Holder) string { return holderName(h) }
-func (r *record) Waiter(w inspect.Waiter) string {
-	return ownerName(w.Owner, w.Process, w.Foreign)
-}
+// MoreHolders and MoreWaiters count those beyond the limit.
 func (r *record) MoreHolders() int { return r.HolderCount - len(r.Holders) }
 func (r *record) MoreWaiters() int { return r.Waiting - len(r.Queue) }
 
@@ -438,6 +405,8 @@ func holderName(h inspect.Holder) string {
 	}
 	return ownerName(h.Owner, h.Process, h.Foreign)
 }
+
+func waiterName(w inspect.Waiter) string { return ownerName(w.Owner, w.Process, w.Foreign) }
 
 // ownerName names an owner by its process, or by the known part of its identity.
 func ownerName(owner string, process *inspect.Process, foreign bool) string {
