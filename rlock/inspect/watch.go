@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -61,6 +62,7 @@ const (
 // concurrently.
 type Watch struct {
 	inspector Inspector
+	tokenless atomic.Bool // the user may not read tokens
 
 	mu    sync.Mutex // guards the fields below
 	nodes []*sweep   // the primaries
@@ -149,8 +151,8 @@ func (w *Watch) find(ctx context.Context, r *wire.Redis) error {
 
 // Locks returns the state of each lock in Redis, like [Inspector.Lock], which says more about
 // errors. A lock is valid if the error with the same index is nil. The locks are read by one
-// command, in a Cluster by one command each; the user needs the right to EVAL and EVALSHA.
-// Processes may be some seconds old, and readers whose leases have ended may be among the holders.
+// command, in a Cluster by one command each; the user needs the right to EVAL and EVALSHA. A lock
+// whose key the user may not read has the error [rlock.ErrNoPermission]. Processes may be some seconds old, and readers whose leases have ended may be among the holders.
 func (w *Watch) Locks(ctx context.Context, names []string) ([]Lock, []error) {
 	locks, errs := make([]Lock, len(names)), make([]error, len(names))
 	r, keys, asked := w.inspector.driver.Redis, make([][forms]*wire.Keys, len(names)), []int(nil)
@@ -181,56 +183,92 @@ func (w *Watch) Locks(ctx context.Context, names []string) ([]Lock, []error) {
 	return locks, errs
 }
 
-// ask fills in the locks with these indexes.
+// A batch is the locks, by their indexes, that one script reads. Tokenless leaves out their tokens,
+// to whose keys only users of fenced locks have the right.
+type batch struct {
+	locks     []int
+	tokenless bool
+}
+
+// ask fills in the locks with these indexes. Redis refuses a script for one key that the user may
+// not read, so a batch that was refused is asked without tokens, and then by halves.
 func (w *Watch) ask(ctx context.Context, r *wire.Redis, keys [][forms]*wire.Keys, asked []int, locks []Lock, errs []error) error {
-	batches := [][]int{asked}
+	todo := []batch{{asked, w.tokenless.Load()}}
 	if r.InCluster() { // a script has the keys of one slot
-		batches = nil
+		todo = nil
 		for n := range asked {
-			batches = append(batches, asked[n:n+1])
+			todo = append(todo, batch{asked[n : n+1], w.tokenless.Load()})
 		}
 	}
-	calls := make([]wire.Call, len(batches))
-	for n, batch := range batches {
-		calls[n] = lookCall(r, batch, keys)
-	}
-	results, err := wire.Promptly(ctx, r, 0, func(ctx context.Context) ([]rueidis.RedisResult, error) {
-		results, _ := r.DoAll(ctx, calls)
-		return results, nil
-	})
-	if err != nil {
-		return err
-	}
-	for n, batch := range batches {
-		answers, err := results[n].ToArray()
-		if err == nil && len(answers) != len(batch) {
-			err = fmt.Errorf("%d answers for %d locks", len(answers), len(batch))
+	for len(todo) > 0 {
+		calls := make([]wire.Call, len(todo))
+		for n, b := range todo {
+			calls[n] = b.call(r, keys)
 		}
-		for m, at := range batch {
-			if errs[at] = wire.Explain(err); err != nil {
-				continue
+		results, err := wire.Promptly(ctx, r, 0, func(ctx context.Context) ([]rueidis.RedisResult, error) {
+			results, _ := r.DoAll(ctx, calls)
+			return results, nil
+		})
+		if err != nil {
+			return err
+		}
+		var again []batch
+		for n, b := range todo {
+			answers, err := results[n].ToArray()
+			if err == nil && len(answers) != len(b.locks) {
+				err = fmt.Errorf("%d answers for %d locks", len(answers), len(b.locks))
 			}
-			var replies []rueidis.RedisMessage
-			if replies, errs[at] = answers[m].ToArray(); errs[at] == nil {
-				i := inspection{Lock{Foreign: -1}}
-				if errs[at] = i.read(replies, keys[at]); errs[at] == nil {
-					i.readForeign(r, replies)
+			half := len(b.locks) / 2
+			switch refused := isKeyRefused(err); {
+			case refused && !b.tokenless:
+				again = append(again, batch{b.locks, true})
+			case refused && half > 0:
+				again = append(again, batch{b.locks[:half], w.tokenless.Load()}, batch{b.locks[half:], w.tokenless.Load()})
+			case err != nil:
+				for _, at := range b.locks {
+					errs[at] = wire.Explain(err)
 				}
-				locks[at] = i.Lock
+			default:
+				w.tokenless.Store(b.tokenless)
+				for m, at := range b.locks {
+					locks[at], errs[at] = readAnswers(r, &answers[m], keys[at])
+				}
 			}
 		}
+		todo = again
 	}
 	return nil
 }
 
-// lookCall returns the call of look.lua for the locks with these indexes.
-func lookCall(r *wire.Redis, batch []int, keys [][forms]*wire.Keys) wire.Call {
-	call := wire.Call{Script: lookScripts[0], Args: []string{strconv.Itoa(len(batch))}}
+// isKeyRefused reports whether Redis refuses a command for one of its keys.
+func isKeyRefused(err error) bool {
+	return errors.Is(wire.Explain(err), wire.ErrNoPermission) && !strings.Contains(err.Error(), "command")
+}
+
+// readAnswers reads the answers about one lock.
+func readAnswers(r *wire.Redis, answers *rueidis.RedisMessage, keys [forms]*wire.Keys) (Lock, error) {
+	i := inspection{Lock{Foreign: -1}}
+	replies, err := answers.ToArray()
+	if err == nil {
+		err = i.read(replies, keys)
+	}
+	if err == nil {
+		i.readForeign(r, replies)
+	}
+	return i.Lock, err
+}
+
+// call returns the call of look.lua for the batch.
+func (b batch) call(r *wire.Redis, keys [][forms]*wire.Keys) wire.Call {
+	call := wire.Call{Script: lookScripts[0], Args: []string{strconv.Itoa(len(b.locks))}}
 	if r.Sharded {
 		call.Script = lookScripts[1]
 	}
-	for _, at := range batch {
+	for _, at := range b.locks {
 		s := subjectOf(keys[at])
+		if b.tokenless {
+			s.keys[1] = s.keys[0] // which has no token
+		}
 		call.Keys, call.Args = append(call.Keys, s.keys...), append(call.Args, s.channels...)
 	}
 	return call

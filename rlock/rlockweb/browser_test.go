@@ -276,6 +276,9 @@ func TestInABrowserThePageGoesOnWhenAServerIsBack(t *testing.T) {
 	b.sees("orders:1")
 	wire.Heal()
 	b.misses("Redis does not answer")
+	s.served.CloseClientConnections()
+	b.sees("This page has lost its server")
+	b.misses("This page has lost its server")
 }
 
 // The proxy strips a prefix, and has no other path.

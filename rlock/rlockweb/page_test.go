@@ -36,6 +36,7 @@ type site struct {
 	option rueidis.ClientOption
 	client *rlock.Client // that of the page
 	log    *lines
+	served *httptest.Server
 	url    string // of the page, with a slash at the end
 }
 
@@ -60,10 +61,10 @@ func at(t *testing.T, server rueidis.ClientOption, options Options) *site {
 	options.Logger = slog.New(slog.NewTextHandler(s.log, nil))
 	mux := http.NewServeMux()
 	mux.Handle("/locks/", Handler(s.client, options))
-	served := httptest.NewServer(mux)
-	t.Cleanup(served.Close)
-	t.Cleanup(served.CloseClientConnections)
-	s.url = served.URL + "/locks/"
+	s.served = httptest.NewServer(mux)
+	t.Cleanup(s.served.Close)
+	t.Cleanup(s.served.CloseClientConnections)
+	s.url = s.served.URL + "/locks/"
 	return s
 }
 

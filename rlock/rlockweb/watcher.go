@@ -113,7 +113,7 @@ func (w *watcher) look() {
 	for at, name := range asked {
 		delete(w.fresh, name)
 		switch err := errs[at]; {
-		case errors.Is(err, rlock.ErrWrongType), errors.Is(err, rlock.ErrInvalidName):
+		case errors.Is(err, rlock.ErrWrongType), errors.Is(err, rlock.ErrInvalidName), isOfOthers(err):
 			delete(w.records, name)
 			w.others[name] = true
 		case err != nil:
@@ -136,6 +136,11 @@ func (w *watcher) look() {
 		default:
 		}
 	}
+}
+
+// isOfOthers reports whether the user may not read one key, and not whether a command is refused.
+func isOfOthers(err error) bool {
+	return errors.Is(err, rlock.ErrNoPermission) && !strings.Contains(err.Error(), "command")
 }
 
 // choose returns the names of the locks to look at: those that are shown, those that are new, and

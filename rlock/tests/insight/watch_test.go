@@ -100,3 +100,40 @@ func TestAWatchReadsAHundredLocksByOneCommand(t *testing.T) {
 		require.ErrorIs(t, err, rlock.ErrClosed)
 	})
 }
+
+// The rights are those that docs/operations.md has for Inspect and Locks, with those of fenced locks
+// or without. A key of others does not hide the locks.
+func TestAWatchNeedsTheRightsToInspect(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Standalone(t))
+	others := s.NewClient()
+	testbed.Take(t, s.Ctx, others.NewLock("of others"))
+	for _, fenced := range []bool{false, true} {
+		lines := append(s.AclLines(), "Inspect and Locks")
+		if fenced {
+			lines = append(lines, "FencedLock")
+		}
+		client, err := rlock.New(s.Limited(s.Rights(lines...)...))
+		require.NoError(t, err)
+		name := fmt.Sprint("orders:", fenced)
+		if fenced {
+			testbed.Take(t, s.Ctx, client.NewFencedLock(name))
+		} else {
+			testbed.Take(t, s.Ctx, client.NewLock(name))
+		}
+		watch := inspect.Of(client).Watch()
+		names, err := watch.Names(s.Ctx)
+		require.NoError(t, err)
+		assert.Contains(t, names, name)
+		for range 2 {
+			locks, errs := watch.Locks(s.Ctx, []string{name, "of others", "orders:free"})
+			require.NoError(t, errs[0])
+			require.ErrorIs(t, errs[1], rlock.ErrNoPermission)
+			require.NoError(t, errs[2])
+			require.Len(t, locks[0].Holders, 1)
+			assert.NotNil(t, locks[0].Holders[0].Process)
+			assert.Equal(t, fenced, locks[0].Token > 0)
+		}
+		require.NoError(t, client.Close())
+	}
+}
