@@ -83,8 +83,7 @@ type Advanced struct {
 	// overwritten or evicted. The next renewal notices the loss of other keys, and of all keys
 	// before Redis 7, in RESP2, and with a shared Client. Negative: none. Defaults to 1000.
 	TrackedKeys int
-	// LogSteps logs, at level Debug, each step of a lock: what the client wants, and what Redis
-	// has.
+	// LogSteps logs each step of a lock at level Debug: what the client wants, what Redis has.
 	LogSteps bool
 }
 

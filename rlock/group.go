@@ -135,6 +135,8 @@ func (l over) refuses(req *driver.Request) error {
 		option = "WithPermits"
 	case req.MaxWaiters != 0:
 		option = "WithMaxWaiters"
+	case req.Line != "":
+		option = "WithLine"
 	case req.Progress != nil:
 		option = "WithProgress"
 	default:

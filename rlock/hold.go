@@ -50,10 +50,9 @@ func WithLease(lease time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.Lease = lease }
 }
 
-// WithMaxHold limits how long the lock is held, for work that may hang. The watchdog renews the
-// lock until then, and [Hold.Extend] moves the end. Then the lock is lost: the hold's context ends
-// with cause [ErrHeldTooLong], and after that the lock is released. The first level of an owner to
-// end ends all.
+// WithMaxHold limits how long the lock is held, for work that may hang: [Hold.Extend] moves the
+// end. At the end the lock is lost: the hold's context ends with cause [ErrHeldTooLong], then the
+// lock is released. The first level of an owner to end ends all.
 func WithMaxHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.MaxHold = d }
 }
@@ -85,8 +84,16 @@ func WithPermits(k int) AcquireOption {
 // and the errors of refused calls, also while the call waits, and never after the hold. The note of
 // a hold never changes: a nested call has none.
 func WithNote(text string) AcquireOption {
-	text = wire.ShortNote(text)
+	text = wire.Short(text, wire.MaxNote)
 	return func(o *acquireOptions) { o.Note = &text }
+}
+
+// WithLine gives tenants turns at a fair lock or a semaphore (else errors.ErrUnsupported): calls
+// wait in a line for each text, cut off behind 64 bytes, and each line gets its turn, however long
+// the others are. A call without a line waits behind all that came before it.
+func WithLine(tenant string) AcquireOption {
+	tenant = wire.Short(tenant, wire.MaxLine)
+	return func(o *acquireOptions) { o.Line = tenant }
 }
 
 // WithMaxWaiters makes a call that has to wait return [ErrTooManyWaiters] at once if n callers wait

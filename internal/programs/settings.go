@@ -167,6 +167,9 @@ var options = []option{
 			return Choice{Name: "WithProgress", S: some(g, "returns", "returns", "blocks", "panics", "exits")}
 		},
 		func(k *call, to Choice) rlock.AcquireOption { return rlock.WithProgress(k.progress(to.S)) }},
+	{"WithLine", 4, single,
+		func(g *generator, _ Lock) Choice { return Choice{Name: "WithLine", S: some(g, "a", "b,*@:c")} },
+		func(_ *call, to Choice) rlock.AcquireOption { return rlock.WithLine(to.S) }},
 	{"WithPermits", 3, func(l Lock) bool { return l.Kind == "semaphore" },
 		func(g *generator, l Lock) Choice {
 			if g.in(16) {
@@ -187,6 +190,9 @@ func refused(l Lock, with []Choice) (errs []error) {
 			if l.group() {
 				errs = append(errs, errors.ErrUnsupported)
 			}
+		}
+		if c.Name == "WithLine" && l.Kind != "fair" && l.Kind != "semaphore" {
+			errs = append(errs, errors.ErrUnsupported)
 		}
 		if c.Name == "WithLease" && c.D > 0 && c.D < 25*ms {
 			errs = append(errs, rlock.ErrInvalidLease)

@@ -353,7 +353,7 @@ func parseMember(member string) (w Waiter, ok bool) {
 	m, ok := wire.ParseMember(member)
 	text, more := m.Ticket.CutMore()
 	owner, note := text.CutNote()
-	return Waiter{Owner: string(owner), Note: note.Text, Since: note.At, Permits: 1 + int(more), Shared: m.Shared, Polls: m.Polls}, ok
+	return Waiter{Owner: string(owner), Note: note.Text, Line: note.Line, Since: note.At, Permits: 1 + int(more), Shared: m.Shared, Polls: m.Polls}, ok
 }
 
 // locate fills in the processes of the holders and waiters.

@@ -133,7 +133,7 @@ func TestOneFileOfTheScriptsTakesTheTextOfAnOwnerApart(t *testing.T) {
 		return all
 	}
 	tenures := calls(read("tenures.lua"))
-	require.Equal(t, []string{"sub 1, 37", "sub 38, 38", "sub 1, 36", "sub 1, 19", "sub -6", "sub 2"}, tenures)
+	require.Equal(t, []string{"sub 1, 37", "sub 38, 38", "sub 1, 36", "sub 1, 19", "sub -6", "match '@[^,*]+'", "sub 2"}, tenures)
 
 	pattern := regexp.MustCompile(`local ourOwner = ('.*')`).FindStringSubmatch(read("owners.lua"))
 	require.NotNil(t, pattern)
@@ -142,8 +142,9 @@ func TestOneFileOfTheScriptsTakesTheTextOfAnOwnerApart(t *testing.T) {
 	require.NoError(t, err)
 	clientOfMember := fmt.Sprintf("sub %d, %d", first+1, last+1)
 	known := append(tenures, "find "+pattern[1], clientOfMember,
-		"sub 1, 1", // the letter of a member
-		"sub 13")   // the tag in the name of the queue
+		"sub 1, 1",          // the letter of a member
+		"find '@', 1, true", // the beginning of a line
+		"sub 13")            // the tag in the name of the queue
 	swift := calls(read("swift.lua"))
 	for _, call := range swift {
 		assert.Contains(t, known, call, "swift.lua")

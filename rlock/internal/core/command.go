@@ -13,7 +13,8 @@ type OwnerID uint64
 // changes. Package core does not read the text.
 type Note struct {
 	Text  string
-	Since Time // the beginning of the hold; for a call that waits, and for a permit, the beginning of the call
+	Line  string // the line in which the call waits; or ""
+	Since Time   // the beginning of the hold; for a call that waits, and for a permit, the beginning of the call
 }
 
 // An ID is the UUID of a tenure in Redis: its client, and a number. No two tenures have the same

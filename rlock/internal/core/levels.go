@@ -148,7 +148,7 @@ func (l *Lock) openNote(w *Call, way Way, now Time) {
 		return
 	}
 	if v.Note = w.Note; w.Note != nil && way != ByRedis && l.Kind.Permits == 0 {
-		v.Note = &Note{Text: w.Note.Text, Since: now}
+		v.Note = &Note{Text: w.Note.Text, Line: w.Note.Line, Since: now}
 	}
 	if (way == ByHandoff || way == ByJoining) && v.Owner == t.named {
 		t.old = true

@@ -123,8 +123,11 @@ func (req *Request) fill(w *core.Call, h *hold, site *contract.Site, now core.No
 	w.Waits, w.Until = req.Wait > 0, core.Never
 	w.Answerable, w.Most = req.Answer != nil, req.MaxWaiters
 	w.Repeats = req.Owner.IsNamed()
-	if req.Note != nil {
-		w.Note = &core.Note{Text: *req.Note, Since: now.Time}
+	if req.Note != nil || req.Line != "" {
+		w.Note = &core.Note{Line: req.Line, Since: now.Time}
+		if req.Note != nil {
+			w.Note.Text = *req.Note
+		}
 	}
 	if req.Wait < contract.Forever {
 		w.Until = now.Time.After(core.Span(max(req.Wait, 0)))
@@ -183,6 +186,9 @@ func (c *Client) checkRequest(ctx context.Context, n *Name, req *Request) error 
 		if err := n.checkPermits(req.More); err != nil {
 			return err
 		}
+	}
+	if req.Line != "" && n.KindID != FairKind && n.KindID != SemaphoreKind {
+		return fmt.Errorf("rlock: lock %q: %w: only a fair lock or a semaphore has lines", n.Key, errors.ErrUnsupported)
 	}
 	if err := wire.Over(ctx); err != nil {
 		return fmt.Errorf("rlock: lock %q: %w", n.Key, err)

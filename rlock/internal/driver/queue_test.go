@@ -523,6 +523,7 @@ var optionsOfAnAcquire = map[string]func(req *Request){
 	"WithWait":       func(req *Request) { req.Wait = 0 },
 	"WithPermits":    func(req *Request) { req.More = 1 },
 	"WithNote":       func(req *Request) { req.Note = new(string) },
+	"WithLine":       func(req *Request) { req.Line = "tenant" },
 	"WithMaxWaiters": func(req *Request) { req.MaxWaiters = 1 },
 	"WithProgress":   func(req *Request) { req.Progress = func(int, int) {} },
 	"an answer": func(req *Request) {
@@ -583,6 +584,7 @@ func TestEachOptionOfTheFaceEndsInEachWay(t *testing.T) {
 					for option, change := range optionsOfAnAcquire {
 						for _, shared := range []bool{false, true} {
 							if shared && kind != ReadWriteKind || option == "WithPermits" && kind != SemaphoreKind ||
+								option == "WithLine" && kind != FairKind && kind != SemaphoreKind ||
 								option == "an answer" && (kind == ReadWriteKind || kind == SemaphoreKind) {
 								continue // the kind refuses the option
 							}

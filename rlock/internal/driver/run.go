@@ -197,7 +197,7 @@ func (k *work) textFor(c *Client, t core.Ticket, owner core.OwnerID, waits bool,
 	k.text, k.owner, k.note = c.ID.Text(t.ID.N, uint64(owner)), owner, t.Note
 	if n := t.Note; n != nil {
 		began := time.Now().Add(time.Duration(n.Since - now.Time)) // the beginning by the present wall clock, which may have been set meanwhile
-		k.text = k.text.WithNote(wire.Note{Text: n.Text, At: began, Waits: waits})
+		k.text = k.text.WithNote(wire.Note{Text: n.Text, Line: n.Line, At: began, Waits: waits})
 	}
 	k.text = k.text.WithMore(t.More)
 	return k.text

@@ -109,7 +109,7 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 		require.True(t, ok, "the script is not accepted")
 	}
 	k.exact = on.exact()
-	return &comparison{modelKind: &k, on: on, config: server.Config{Kind: k.model, Claim: modelClaim, Brief: modelBrief, Silence: modelSilence, Uncounted: k.uncounted, Windows: server.RedisWindows}}
+	return &comparison{modelKind: &k, on: on, config: server.Config{Kind: k.model, Claim: modelClaim, Brief: modelBrief, Silence: modelSilence, Uncounted: k.uncounted, Windows: server.RedisWindows, LineOf: modelLine}}
 }
 
 // round runs random commands in a lock of its own. It returns how many, and what differs, "" for

@@ -37,9 +37,17 @@ func ownerText(id core.ID, o core.OwnerID) string {
 	}
 	text := wire.OwnerText(uuidText(id) + ":" + strconv.FormatUint(uint64(o), 10))
 	if id.N%3 == 0 && o != 0 {
-		text = text.WithNote(wire.Note{Text: "job *3:write 0", At: time.UnixMilli(5), Waits: id.N%2 == 0})
+		text = text.WithNote(wire.Note{Text: "job *3:write 0", Line: modelLine(core.Ticket{ID: id, Owner: o}), At: time.UnixMilli(5), Waits: id.N%2 == 0})
 	}
 	return string(text)
+}
+
+// modelLine returns the line of a ticket: some of those with a note have one.
+func modelLine(t core.Ticket) string {
+	if t.ID.N%3 != 0 || t.Owner == 0 {
+		return ""
+	}
+	return []string{"", "a", "b,*@:c"}[t.ID.N/3%3]
 }
 
 func fieldText(h server.Holder) string {

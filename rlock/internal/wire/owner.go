@@ -127,13 +127,14 @@ func (t OwnerText) CutMore() (owner OwnerText, more int32) {
 	return owner, 0
 }
 
-// A Note is what the text of an owner says beside the owner, "#<ms>,<text>": a time as Unix time in
-// milliseconds, by the clock of the owner's machine, and a text as in a query of a URL, which
-// escapes the space, "*" and ":". A "~" before the time means that the time is the beginning of a
-// wait. Without a text there is no comma. To scripts and to Redisson the note is a part of the
-// owner.
+// A Note is what the text of an owner says beside the owner, "#<ms>@<line>,<text>": a time as Unix
+// time in milliseconds, by the clock of the owner's machine, and two texts as in a query of a URL,
+// which escapes the space, "*", ":", "@" and ",". A "~" before the time means that the time is the
+// beginning of a wait. Without a line there is no "@", and without a text no comma. To scripts and
+// to Redisson the note is a part of the owner; queue.lua alone reads the line.
 type Note struct {
 	Text  string
+	Line  string    // the line in which the call waits; or ""
 	At    time.Time // the beginning of the hold or, if Waits, of the call; the zero time without a note
 	Waits bool      // At is when the call began to wait
 }
@@ -155,14 +156,16 @@ func (n Note) String() string {
 	return words
 }
 
-// MaxNote is the length of the longest text of a note, in bytes. Most commands of a tenure have the
-// note.
-const MaxNote = 1 << 10
+// The lengths of the longest texts of a note, in bytes. Most commands of a tenure have the note.
+const (
+	MaxNote = 1 << 10
+	MaxLine = 1 << 6
+)
 
-// ShortNote shortens a text that is too long for a note. The result ends with a whole rune.
-func ShortNote(text string) string {
-	end := min(len(text), MaxNote)
-	for end < len(text) && end > MaxNote-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+// Short shortens a text to at most that many bytes. The result ends with a whole rune.
+func Short(text string, most int) string {
+	end := min(len(text), most)
+	for end < len(text) && end > most-utf8.UTFMax && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return text[:end]
@@ -175,6 +178,9 @@ func (t OwnerText) WithNote(n Note) OwnerText {
 		b = append(b, '~')
 	}
 	b = strconv.AppendInt(b, n.At.UnixMilli(), 10)
+	if n.Line != "" {
+		b = append(append(b, '@'), url.QueryEscape(n.Line)...)
+	}
 	if n.Text != "" {
 		b = append(append(b, ','), url.QueryEscape(n.Text)...)
 	}
@@ -192,18 +198,24 @@ func (t OwnerText) CutNote() (owner OwnerText, n Note) {
 		note, end = note[:i], note[i:]
 	}
 	at, text, _ := strings.Cut(note, ",")
+	at, line, _ := strings.Cut(at, "@")
 	at, n.Waits = strings.CutPrefix(at, "~")
 	if ms, err := strconv.ParseInt(at, 10, 64); err == nil {
 		n.At = time.UnixMilli(ms)
 	}
-	if whole, err := url.QueryUnescape(text); err == nil { // else no client of rlock has written it
-		text = whole
-	}
-	n.Text = text
+	n.Text, n.Line = unescaped(text), unescaped(line)
 	return OwnerText(t.Tenure() + id + end), n
 }
 
-// A HeldError is the error of a call that did not get a lock and knows its holder.
+// unescaped returns a text of a note; as it is if no client of rlock has written it.
+func unescaped(text string) string {
+	if whole, err := url.QueryUnescape(text); err == nil {
+		return whole
+	}
+	return text
+}
+
+// A HeldError is the error of a call that did not get a lock, and knows the holder.
 type HeldError struct {
 	Err     error     // the reason, in words that name the holder
 	Holder  OwnerText // the owner with the note, as in Redis

@@ -267,7 +267,7 @@ func TestANoteIsReadFromTheTextOfAnOwner(t *testing.T) {
 	id := wire.NewID()
 	bare := id.Text(id.Number(), 7)
 	for _, text := range []string{"", "release-42", "a b+c", "7*3:write", "#~0,x", "%zz", "€\n\x00\xff", strings.Repeat("€", wire.MaxNote/3)} {
-		note := wire.Note{Text: text, At: time.UnixMilli(1764367000123)}
+		note := wire.Note{Text: text, Line: text[:min(len(text), wire.MaxLine)], At: time.UnixMilli(1764367000123)}
 		for _, note.Waits = range []bool{false, true} {
 			noted := bare.WithNote(note)
 			for _, whole := range []wire.OwnerText{noted, noted.WithMore(2), wire.OwnerText(noted.WriteField())} {
@@ -292,7 +292,7 @@ func TestANoteIsReadFromTheTextOfAnOwner(t *testing.T) {
 		assert.Equal(t, text, owner)
 		assert.Zero(t, note)
 	}
-	for odd, want := range map[wire.OwnerText]wire.Note{"#": {}, "#x": {}, "#~": {Waits: true}, "#5,%zz": {Text: "%zz", At: time.UnixMilli(5)}} {
+	for odd, want := range map[wire.OwnerText]wire.Note{"#": {}, "#x": {}, "#~": {Waits: true}, "#5,%zz": {Text: "%zz", At: time.UnixMilli(5)}, "#5@a": {Line: "a", At: time.UnixMilli(5)}} {
 		owner, note := (bare + odd).CutNote()
 		assert.Equal(t, bare, owner)
 		assert.Equal(t, want, note)
@@ -304,7 +304,7 @@ func TestANoteIsCutOffAtARune(t *testing.T) {
 		strings.Repeat("a", wire.MaxNote): wire.MaxNote, strings.Repeat("a", 5000): wire.MaxNote,
 		strings.Repeat("€", 5000): wire.MaxNote - 1, "a" + strings.Repeat("€", 5000): wire.MaxNote, strings.Repeat("\x80", 5000): wire.MaxNote - 4, "": 0,
 	} {
-		assert.Len(t, wire.ShortNote(text), want)
+		assert.Len(t, wire.Short(text, wire.MaxNote), want)
 	}
 }
 

@@ -126,6 +126,11 @@ func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[str
 		"rlock.Hold.Extend":   func(ctx context.Context) error { return extends.Extend(ctx, 2*time.Hour) },
 		"rlock.Hold.Write":    func(ctx context.Context) error { return second(writes.Write(ctx, nil, []string{"PING"})) },
 
+		"inspect.Watch.Names": func(ctx context.Context) error { return second(look.Watch().Names(ctx)) },
+		"inspect.Watch.Locks": func(ctx context.Context) error {
+			_, errs := look.Watch().Locks(ctx, []string{"free"})
+			return errs[0]
+		},
 		"inspect.Inspector.Lock": func(ctx context.Context) error { return second(look.Lock(ctx, "free")) },
 		"inspect.Inspector.Locks": func(ctx context.Context) (last error) {
 			for _, err := range look.Locks(ctx, "") {

@@ -4,6 +4,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -292,5 +293,52 @@ func TestPermitsWithALeastTimeKeepARate(t *testing.T) {
 			}
 			testbed.Succeed(t, all...)
 		})
+	})
+}
+
+// The calls of a large tenant, of two processes, are half of the grants while a small one has calls
+// in the queue, and a third tenant with one call waits for one turn of the small and two of the large
+// one. Without lines the first fifty are those of the large one.
+func TestEachLineHasItsTurn(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		here, there := w.NewClient(), w.NewClient()
+		for name, lock := range map[string]func(*testbed.Client) *rlock.Lock{
+			"fair":      func(c *testbed.Client) *rlock.Lock { return c.NewFairLock("lines") },
+			"semaphore": func(c *testbed.Client) *rlock.Lock { return c.NewSemaphore("lines", 1) },
+		} {
+			var mu sync.Mutex
+			var order []string
+			var all sync.WaitGroup
+			add := func(tenant string, calls int) {
+				for i := range calls {
+					all.Go(func() {
+						assert.NoError(t, lock([]*testbed.Client{here, there}[i%2]).Do(w.Caller(), func(context.Context) error {
+							mu.Lock()
+							order = append(order, tenant)
+							mu.Unlock()
+							time.Sleep(50 * time.Millisecond)
+							return nil
+						}, rlock.WithLine(tenant)))
+					})
+				}
+				synctest.Wait()
+				time.Sleep(time.Millisecond)
+			}
+			add("large", 50)
+			add("small", 10)
+			add("one", 1)
+			all.Wait()
+			require.Len(t, order, 61, name)
+			assert.Contains(t, order[1:5], "one", name)
+			share := map[string]int{}
+			for _, tenant := range order[1:23] { // one of the large tenant ran before the others came
+				share[tenant]++
+			}
+			assert.Equal(t, map[string]int{"large": 11, "small": 10, "one": 1}, share, "%s: %v", name, order)
+		}
+		for _, lock := range []*rlock.Lock{here.NewLock("l"), here.NewFencedLock("l"), here.NewReadWriteLock("l").Read(), here.NewReadWriteLock("l").Write(), rlock.NewMultiLock(here.NewLock("l"))} {
+			_, err := lock.Acquire(w.Caller(), rlock.WithLine("large"))
+			assert.ErrorIs(t, err, errors.ErrUnsupported)
+		}
 	})
 }

@@ -29,6 +29,7 @@ type Lock struct {
 type Party struct {
 	Owner   string `json:"owner,omitempty"`
 	Note    string `json:"note,omitempty"`   // the text of WithNote, as the next ones
+	Line    string `json:"line,omitempty"`   // the line of WithLine in which a waiter stands
 	Since   string `json:"since,omitempty"`  // the time at which the hold began, or the waiter's call
 	Waited  bool   `json:"waited,omitempty"` // since is when the call of the holder began to wait
 	Count   int64  `json:"count,omitempty"`
@@ -78,7 +79,7 @@ func LockOf(i inspect.Lock) Lock {
 	}
 	for _, q := range i.Queue {
 		p := party(q.Owner, q.Note, q.Since, mode(i, q.Shared), q.Process)
-		p.Permits, p.Polls, p.Foreign = q.Permits, q.Polls, q.Foreign
+		p.Permits, p.Polls, p.Foreign, p.Line = q.Permits, q.Polls, q.Foreign, q.Line
 		lock.Queue = append(lock.Queue, p)
 	}
 	return lock

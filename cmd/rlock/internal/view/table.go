@@ -99,7 +99,7 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 			case q.Polls:
 				wakes = "by polling"
 			}
-			fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\n", Owner(q.Owner, q.Process, false), noted(q.Note, q.Since, true), permitted(i, q.Shared, q.Permits), wakes, addr(q.Process), Printable(q.Owner))
+			fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\n", Owner(q.Owner, q.Process, false), noted(inLine(q), q.Since, true), permitted(i, q.Shared, q.Permits), wakes, addr(q.Process), Printable(q.Owner))
 		}
 		more(w, i.Waiting-len(i.Queue))
 	}
@@ -111,6 +111,17 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 
 // noted returns what a holder or a waiter says of itself behind its name, "" for nothing. calls
 // says that since is when its call began.
+// inLine returns the line and the note of a waiter, "" for neither.
+func inLine(q inspect.Waiter) string {
+	switch {
+	case q.Line == "":
+		return q.Note
+	case q.Note == "":
+		return "line " + q.Line
+	}
+	return "line " + q.Line + ", " + q.Note
+}
+
 func noted(note string, since time.Time, calls bool) string {
 	if since.IsZero() {
 		return ""

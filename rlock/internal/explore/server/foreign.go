@@ -96,8 +96,8 @@ func (s *Server) behind() (core.Ticket, bool) {
 func (r *run) note() { r.Foreign.Memory.Ends = r.now.after(r.Windows.Memory) }
 
 // meet counts foreign clients, and begins or ends their windows. The step may have freed the lock,
-// and added a ticket at the end of the queue.
-func (r *run) meet(freed, added bool) {
+// and added a ticket to the queue.
+func (r *run) meet(freed bool, added core.Ticket) {
 	f, m := &r.stay, &r.Foreign.Memory
 	if !r.Uncounted {
 		f.waits = bits.OnesCount64(uint64(r.Foreign.Listen))
@@ -149,9 +149,10 @@ func (r *run) meet(freed, added bool) {
 	f.on = r.windowFirst() && m.Began > 0
 	if len(r.Queue) > 0 && !r.windowFirst() && !had && r.due() && !r.queues(Window) {
 		at := len(r.Queue)
-		if added {
-			at--
+		if added != noTicket {
+			at = slices.Index(r.Queue, added)
 		}
+		r.setTier(Window, r.tierOf(r.Queue[min(at, len(r.Queue)-1)]))
 		r.Queue = slices.Insert(slices.Clone(r.Queue), at, Window)
 		if f.waits == 0 {
 			m.Polls = true

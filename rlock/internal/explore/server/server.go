@@ -24,6 +24,8 @@ type Config struct {
 	// Uncounted is set in a Cluster with plain pub/sub, where no node knows all subscribers.
 	Uncounted bool
 	Windows   Windows // of foreign clients
+	// LineOf returns the line of a ticket, "" for none. It is nil if no ticket has one.
+	LineOf func(t core.Ticket) string
 }
 
 // A Server is one lock in Redis, with its queue.
@@ -35,6 +37,7 @@ type Server struct {
 	Ends    Time     // when the lock's key expires
 
 	Queue     []core.Ticket
+	Tiers     []Tier    // of the members of the queue that are not in tier 0, and of former ones
 	Marks     []core.ID // of the tenures that were granted the lock out of the queue, and have not released it
 	QueueEnds Time      // when the queue's key expires: the queue and the marks
 
@@ -179,7 +182,7 @@ func (s *Server) Expire(now Time) {
 		s.free()
 	}
 	if s.queueExists() && now >= s.QueueEnds {
-		s.Queue, s.Marks, s.QueueEnds = nil, nil, 0
+		s.Queue, s.Tiers, s.Marks, s.QueueEnds = nil, nil, nil, 0
 	}
 	if s.Foreign.Memory.Ends > 0 && now >= s.Foreign.Memory.Ends {
 		s.Foreign.Memory = Memory{}

@@ -22,7 +22,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 
 	left, freed := r.leave(leave)
 
-	joined, added, behind := false, false, false
+	joined, added, behind := false, noTicket, false
 	alone := join != noTicket && len(r.Queue) == 0
 	if join != noTicket && !r.Kind.inside(r, join) {
 		joined = true
@@ -30,7 +30,8 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 			behind = r.Queue[n-1] != join && r.Queue[n-1] != Window
 		}
 		if !r.queues(join) {
-			r.Queue, added = with(r.Queue, join), true
+			r.add(join)
+			added = join
 		}
 	}
 
@@ -166,6 +167,7 @@ func (r *run) queueEmptied(freed, existed bool) {
 	switch {
 	case freed && !f.on && len(r.Holders) == 0:
 		if f.here && r.due() { // else our next acquire is always sooner
+			r.setTier(Window, 0)
 			r.Queue = with(r.Queue, Window)
 			polls := f.waits == 0
 			m.Polls = m.Polls || polls

@@ -243,9 +243,33 @@ if most then
 	end
 end
 
+-- Returns the score behind which a ticket of that line joins while others wait. The queue has tiers,
+-- in each of which a line has one ticket at most: the ticket joins as the last of the tier behind
+-- that of the last ticket of its line, or of the first ticket of all. So each other line goes ahead
+-- of a ticket once in a turn of its own line.
+local function endOfTier(line)
+	local members = redis.call('zrangebyscore', queue, '1', '+inf', 'withscores')
+	local size, tier = 1048576, nil
+	for i = 1, #members, 2 do
+		if members[i] ~= '?' and (not tier or lineOf(members[i]) == line) then
+			tier = math.floor(members[i + 1] / size)
+		end
+	end
+	local score = ((tier or 0) + 1) * size
+	local over = score + size
+	for i = 2, #members, 2 do
+		local other = tonumber(members[i])
+		score = other < over and math.max(score, other) or score
+	end
+	return score
+end
+
 -- Join. The score between the last member and the ticket is left for a window of foreign clients. A
 -- queue that begins with the ticket expires, whatever the server refuses from here on.
 local score = joins and tonumber(row[2] or 0) + 1
+if joins and score > 1 and lineOf(asker) then
+	score = endOfTier(lineOf(asker)) + 1
+end
 local joined = joins and not hasLock(ticketOf(asker), modeOf(asker))
 local begins = joined and (not row[1] or row[1] == leaver or row[1] == mark)
 if joined then

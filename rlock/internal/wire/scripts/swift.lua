@@ -13,8 +13,9 @@ if #ARGV == 6 and ARGV[4] == '0' and ARGV[5] == '1' then
 	if shown and not last.err and last[1] ~= '?' and last[1] ~= ARGV[6] and shown ~= string.sub(ARGV[6], 2)
 		and string.find(shown, '^........%-....%-8...%-[89ab]...%-............:%d') then
 		local score = tonumber(last[2] or 0) -- 0 if the last member is a mark, or the queue is empty
-		local joins = score > 0
-		if not joins and (ARGV[1] == 'p' or ARGV[1] == 's') and (not KEYS[6] or redis.call('exists', KEYS[5]) == 0) then
+		local lines = string.find(ARGV[6], '@', 1, true) -- the ticket has a line: queue.lua has its place
+		local joins = score > 0 and not lines
+		if score == 0 and (ARGV[1] == 'p' or ARGV[1] == 's') and (not KEYS[6] or redis.call('exists', KEYS[5]) == 0) then
 			joins = redis.pcall('pubsub', ARGV[1] == 's' and 'shardnumsub' or 'numsub', KEYS[4])[2] == 0
 		end
 		if joins then
@@ -39,7 +40,7 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 	end
 	local letter, counts = first and string.sub(first, 1, 1), {}
 	local claim = letter == 'x' and '2000' or letter == 'b' and '500'
-	if claim and first ~= ARGV[7] and behind ~= '?' and (not swaps or behind ~= ARGV[7]) then
+	if claim and first ~= ARGV[7] and behind ~= '?' and (not swaps or behind ~= ARGV[7] and not string.find(ARGV[7], '@', 1, true)) then
 		local sharded = ARGV[1] == 's'
 		local publish = sharded and 'spublish' or 'publish'
 		local own = 'rlock_grants:' .. string.sub(KEYS[2], 13) .. ':' .. string.sub(first, 2, 20)

@@ -35,6 +35,11 @@ local function markOf(owner)
 	return '!' .. uuidOf(owner)
 end
 
+-- Returns the line of a ticket, which its note has behind "@", or nil.
+local function lineOf(owner)
+	return string.match(owner, '@[^,*]+')
+end
+
 -- Returns the ticket of a member of the queue, without the letter before it, or the UUID of a mark.
 local function ticketOf(member)
 	return string.sub(member, 2)
