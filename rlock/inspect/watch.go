@@ -152,7 +152,8 @@ func (w *Watch) find(ctx context.Context, r *wire.Redis) error {
 // Locks returns the state of each lock in Redis, like [Inspector.Lock], which says more about
 // errors. A lock is valid if the error with the same index is nil. The locks are read by one
 // command, in a Cluster by one command each; the user needs the right to EVAL and EVALSHA. A lock
-// whose key the user may not read has the error [rlock.ErrNoPermission]. Processes may be some seconds old, and readers whose leases have ended may be among the holders.
+// whose key the user may not read has the error [rlock.ErrNoPermission]. Processes may be some
+// seconds old, and readers whose leases have ended may be among the holders.
 func (w *Watch) Locks(ctx context.Context, names []string) ([]Lock, []error) {
 	locks, errs := make([]Lock, len(names)), make([]error, len(names))
 	r, keys, asked := w.inspector.driver.Redis, make([][forms]*wire.Keys, len(names)), []int(nil)
