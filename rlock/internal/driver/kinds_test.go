@@ -146,8 +146,8 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 	})
 }
 
-// A grant that no caller waits for is given back with all its permits, also after another client's
-// look has asked for it.
+// A grant that no caller waits for is given back with all its permits, by its whole text, also
+// after another client's look has asked for it.
 func TestPermitsThatNoCallWantsAreGivenBackTogether(t *testing.T) {
 	for verb, tell := range map[string]func(*Client, string){
 		"granted": func(c *Client, text string) { c.hearTicketMessage(c.NewName(SemaphoreKind, key), "+"+text+"   "+key) },
@@ -159,14 +159,18 @@ func TestPermitsThatNoCallWantsAreGivenBackTogether(t *testing.T) {
 			bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
 				f.most = 4
 				c := f.join(nil)
-				text := string(c.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 2))
-				require.True(t, strings.HasSuffix(text, ":77*3"))
-				tell(c, text)
-				time.Sleep(time.Minute)
-				assert.Equal(t, []core.OwnerID{77}, f.released(77))
-				f.mu.Lock()
-				assert.Equal(t, text, f.texts[len(f.texts)-1])
-				f.mu.Unlock()
+				plain := c.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 0)
+				noted := c.textOf(core.ID{Client: wire.ThisClient, N: 1<<63 + 1}, 77, 0).WithNote(wire.Note{Text: "job 7", At: time.Now(), Waits: true})
+				for _, owner := range []wire.OwnerText{plain, noted} {
+					text := string(owner.WithMore(2))
+					require.True(t, strings.HasSuffix(text, "*3"))
+					tell(c, text)
+					time.Sleep(time.Minute)
+					f.mu.Lock()
+					assert.Equal(t, text, f.texts[len(f.texts)-1])
+					f.mu.Unlock()
+				}
+				assert.Equal(t, []core.OwnerID{77, 77}, f.released(77))
 				f.isClean()
 			})
 		})

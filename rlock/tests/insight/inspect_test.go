@@ -302,6 +302,40 @@ func TestForceUnlockReleasesTheHolderThatWasShownAndNoLaterOne(t *testing.T) {
 	})
 }
 
+// A note enters and goes with its hold on servers of all sorts, and over several of them.
+func TestANoteGoesWithItsHoldOnEachServer(t *testing.T) {
+	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
+		p, q := s.NewProcess(), s.NewProcess()
+		acquire := func(lock testbed.Locker, note string) (*rlock.Hold, error) {
+			return testbed.Repeat(s.Ctx, lock, func(ctx context.Context) (*rlock.Hold, error) {
+				return lock.Acquire(ctx, rlock.WithNote(note))
+			})
+		}
+		shows := func(note string) bool { // a red lock may lack a part
+			return slices.ContainsFunc(q.Clients, func(c *rlock.Client) bool {
+				for _, key := range s.KindOfLock.KeysOf(testbed.Key) {
+					if i, err := inspect.Of(c).Lock(s.Ctx, key); err == nil && len(i.Holders) > 0 && i.Holders[0].Note == note && time.Since(i.Holders[0].Since) < time.Hour {
+						return true
+					}
+				}
+				return false
+			})
+		}
+		first, err := acquire(p.NewLock(testbed.Key), "job 7: *3")
+		require.NoError(t, err)
+		assert.True(t, shows("job 7: *3"))
+		var second *rlock.Hold
+		next := testbed.Start(func() (err error) {
+			second, err = acquire(q.NewLock(testbed.Key).Rival, "job 8")
+			return err
+		})
+		require.NoError(t, first.Release(s.Ctx))
+		require.NoError(t, redistest.Await(t, next))
+		assert.True(t, shows("job 8"))
+		require.NoError(t, second.Release(s.Ctx))
+	})
+}
+
 // A hold from the queue shows another time after its first renewal.
 func TestForceUnlockReleasesAHolderWhoseNoteHasChanged(t *testing.T) {
 	waiting := maps.Clone(forced)
