@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock/internal/contract"
@@ -58,6 +59,15 @@ type Stats struct {
 	TrackingRefused int64
 
 	Commands int64 // the number of commands that were sent to Redis for locks; many renewals share one command
+}
+
+// Add returns the sums of the figures of two clients.
+func (s Stats) Add(other Stats) Stats {
+	to, from := reflect.ValueOf(&s).Elem(), reflect.ValueOf(other)
+	for i := range to.NumField() { // all are numbers of 64 bits
+		to.Field(i).SetInt(to.Field(i).Int() + from.Field(i).Int())
+	}
+	return s
 }
 
 // Stats returns figures about the client. It takes some microseconds, however many locks there are,

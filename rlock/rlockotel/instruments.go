@@ -7,7 +7,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // The buckets, in seconds and parts of a lease. An uncontended acquire is a round trip, from 50 us
@@ -87,35 +86,4 @@ func (o *observer) instrument(m metric.Meter) error {
 		return nil
 	}, held, waitTime, acquired, denied, lost, renewals, commands)
 	return err
-}
-
-// plus adds the figures of two clients.
-func plus(a, b inspect.Stats) inspect.Stats {
-	return inspect.Stats{
-		Held:              a.Held + b.Held,
-		Waiting:           a.Waiting + b.Waiting,
-		Acquired:          a.Acquired + b.Acquired,
-		AcquiredByNesting: a.AcquiredByNesting + b.AcquiredByNesting,
-		AcquiredByJoining: a.AcquiredByJoining + b.AcquiredByJoining,
-		AcquiredByHandoff: a.AcquiredByHandoff + b.AcquiredByHandoff,
-		AcquiredByRedis:   a.AcquiredByRedis + b.AcquiredByRedis,
-		AcquiredByQueue:   a.AcquiredByQueue + b.AcquiredByQueue,
-		AcquiredByPass:    a.AcquiredByPass + b.AcquiredByPass,
-		Answered:          a.Answered + b.Answered,
-		Denied:            a.Denied + b.Denied,
-		Canceled:          a.Canceled + b.Canceled,
-		Failed:            a.Failed + b.Failed,
-		WaitTime:          a.WaitTime + b.WaitTime,
-		Lost:              a.Lost + b.Lost,
-		LostUnrenewed:     a.LostUnrenewed + b.LostUnrenewed,
-		LostLeaseEnded:    a.LostLeaseEnded + b.LostLeaseEnded,
-		LostHeldTooLong:   a.LostHeldTooLong + b.LostHeldTooLong,
-		LostKeyGone:       a.LostKeyGone + b.LostKeyGone,
-		LostForced:        a.LostForced + b.LostForced,
-		Renewals:          a.Renewals + b.Renewals,
-		RenewalsFailed:    a.RenewalsFailed + b.RenewalsFailed,
-		Tracked:           a.Tracked + b.Tracked,
-		TrackingRefused:   a.TrackingRefused + b.TrackingRefused,
-		Commands:          a.Commands + b.Commands,
-	}
 }

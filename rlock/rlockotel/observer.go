@@ -114,7 +114,7 @@ func (o *observer) closed(c *rlock.Client) {
 		delete(o.clients, c)
 		past := inspect.Of(c).Stats()
 		past.Held, past.Waiting = 0, 0
-		o.past = plus(o.past, past)
+		o.past = o.past.Add(past)
 	}
 }
 
@@ -124,7 +124,7 @@ func (o *observer) stats() inspect.Stats {
 	defer o.mu.Unlock()
 	all := o.past
 	for c := range o.clients {
-		all = plus(all, inspect.Of(c).Stats())
+		all = all.Add(inspect.Of(c).Stats())
 	}
 	return all
 }
