@@ -31,6 +31,7 @@ var (
 
 	ErrNotHeld        = contract.ErrNotHeld        // Unlock or Release of a lock that the caller does not hold
 	ErrHeldTooLong    = contract.ErrHeldTooLong    // an ErrLost: the hold has lasted for the time of [WithMaxHold]
+	ErrTakenOver      = contract.ErrTakenOver      // an ErrLost: another owner has taken the lock over by [WithTakeover]
 	ErrNotAcquired    = contract.ErrNotAcquired    // other owners held the lock, or came first, for the whole wait
 	ErrTooManyWaiters = contract.ErrTooManyWaiters // an ErrNotAcquired: as many wait as [WithMaxWaiters] allows
 	ErrNoToken        = contract.ErrNoToken        // the lock is not from [Client.NewFencedLock]

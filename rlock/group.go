@@ -139,6 +139,8 @@ func (l over) refuses(req *driver.Request) error {
 		option = "WithLine"
 	case req.Progress != nil:
 		option = "WithProgress"
+	case req.Takeover != 0:
+		option = "WithTakeover"
 	default:
 		return nil
 	}

@@ -64,6 +64,12 @@ func WithMinHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.MinHold = max(d, 0) }
 }
 
+// WithTakeover puts the call before all that wait. Holders in its way have the grace left, then the
+// call has the lock, and their cause is [ErrTakenOver]: docs/guarantees.md.
+func WithTakeover(grace time.Duration) AcquireOption {
+	return func(o *acquireOptions) { o.Takeover = max(grace, 1) }
+}
+
 // WithWait limits how long Acquire or Do waits. If other owners hold the lock until then, or come
 // first, the call returns [ErrNotAcquired]. A wait of 0 or less is one attempt, which returns any
 // fault at once. An attempt in flight ends with its answer, or after some 4 s if the server is
@@ -179,13 +185,11 @@ func (h *Hold) Valid() bool { return driver.Valid(h.held) }
 // the lock is not held. Each renewal moves it.
 func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 
-// Wanted returns a channel that is closed once another owner waits for the lock, in this process or
-// another, while the hold lasts: a long job may save its state and give way. It does not open
-// again. From the first call on each renewal of the hold asks Redis for waiters, and Redis notifies
-// this client of new ones (docs/guarantees.md). Of a lock over several each part is asked.
+// Wanted returns a channel that is closed, for good, once another owner waits while the hold lasts.
+// From the first call on, the hold asks Redis: docs/guarantees.md.
 func (h *Hold) Wanted() <-chan struct{} { return h.held.Wanted() }
 
-// Wanted is [Hold.Wanted] of the innermost hold that ctx comes from, as in [Lock.Do]; nil for none.
+// Wanted is [Hold.Wanted] of the hold that ctx comes from, as in Do, or nil.
 func Wanted(ctx context.Context) <-chan struct{} {
 	s := scopeOf(ctx)
 	if s == nil || s.hold == nil {

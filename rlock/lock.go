@@ -177,10 +177,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 
 // ForceUnlock frees the lock, regardless of its holder and depth, and reports whether it did: for
 // an operator who frees the lock of a dead process; see also package inspect. Each part of a
-// multi-lock is freed, and of a red lock the parts of its holder. A holder in this client is
-// notified at once, one in another client of this package two round trips later; any other
-// continues until Redis reports the change or its next renewal fails. After an error the lock may
-// have been freed, or may be freed later, but not from a later holder.
+// multi-lock is freed, and of a red lock the parts of its holder. docs/guarantees.md says how soon
+// a holder learns of it. After an error the lock may have been freed, or may be freed later, but
+// not from a later holder.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) { return l.form().ForceUnlock(ctx) }
 
 // IsLocked asks Redis whether the lock has a holder. A writer that also reads holds the read lock

@@ -543,3 +543,29 @@ func TestAHoldWithANoteIsAnOwnerToRedisson(t *testing.T) {
 		}
 	})
 }
+
+// A thread of Java that holds the lock is not told that it is taken over: it loses the lock by force
+// two seconds after the grace. A thread that waits comes behind the call.
+func TestALockIsTakenOverFromAThread(t *testing.T) {
+	withOldAndNew(t, setting{}, func(s *scene) {
+		lock, java, waiter := s.fresh(), s.thread("one"), s.thread("two")
+		require.NoError(s.t, java.Lock(lock, 0))
+		waits := s.start(func() error { return waiter.Lock(lock, 0) })
+		s.awaitAsleep(waiter, lock)
+		began := time.Now()
+		hold, err := s.client.NewLock(lock).Acquire(s.ctx, rlock.WithTakeover(100*time.Millisecond))
+		require.NoError(s.t, err)
+		s.t.Logf("after %v", time.Since(began))
+		assert.Less(s.t, time.Since(began), 20*time.Second, "not by its lease")
+		assert.True(s.t, notHeld(java.Unlock(lock)))
+		gives(s.t, false)(java.TryLock(lock, 0, 0))
+		select {
+		case <-waits.done:
+			s.t.Error("the thread that waits has the lock")
+		default:
+		}
+		require.NoError(s.t, hold.Release(s.ctx))
+		waits.succeeds()
+		require.NoError(s.t, waiter.Unlock(lock))
+	})
+}

@@ -75,7 +75,8 @@ package tests_test
 // Giving way
 //
 //	TestAHoldIsToldThatItIsWanted, TestAHoldIsWantedWithoutARenewal, TestAWishEndsWithItsHold,
-//	TestAHoldOfSeveralIsWantedWithEachPart
+//	TestAHoldOfSeveralIsWantedWithEachPart, TestATakeoverEndsTheHoldAfterItsGrace,
+//	TestAHolderMayGiveWayBeforeItsGraceIsOver, TestASilentHolderLosesTheLockByForce, TestALockIsTakenOver
 //
 // Kinds of lock
 //

@@ -11,6 +11,7 @@ var (
 	ErrNotHeld      = errors.New("lock is not held by the caller")
 	ErrLost         = errors.New("lock was lost")
 	ErrHeldTooLong  = errors.New("it was held for as long as its holder may")
+	ErrTakenOver    = errors.New("another owner has taken it over")
 	ErrNotAcquired  = errors.New("lock is held by another owner")
 	ErrNoToken      = errors.New("the lock has no fencing tokens")
 	ErrPass         = errors.New("the hold cannot be passed on")

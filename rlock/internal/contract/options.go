@@ -33,6 +33,7 @@ type AcquireOptions struct {
 	MaxWaiters int32         // the number of callers that may wait, this one included; 0 for any number, negative for none
 	Note       *string       // the text of the note of the hold, at most wire.MaxNote bytes; nil for no note
 	Line       string        // the line in which the call waits, which has a note then; "" for none
+	Takeover   time.Duration // the grace of the holders that the call takes the lock over from; 0 for a call that waits for its turn
 	Standing   bool          // long waits and holds of the caller are by design, and are not logged
 
 	// Progress is called with the caller's place among the waiters, once the place is known and

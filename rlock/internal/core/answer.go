@@ -79,6 +79,9 @@ func (l *Lock) answerTenure(t *Tenure, seq uint32, a Reply, now Now) {
 		if shown && f.asks != asksNot {
 			t.contention.noteOthers(a.Others, now)
 			l.noteWanted(t == l.held && a.Others > 0)
+			if f.asks == heeds && t == l.held {
+				l.noteTakeover(a.Takes)
+			}
 			t.step = t.step || f.asks == opens && a.Others > 0 && (t == l.held && l.isRead() || t.want == Parted)
 		}
 	}
@@ -106,6 +109,9 @@ func (l *Lock) answerTicket(w *Call, t *Tenure, a Reply, now Now) {
 		l.makeGone(t, now)
 		l.endWait(w, Full, now)
 	case a.Found != Holds:
+		if t.takes && t.place == InQueue {
+			l.noteHolders(w, t, a.Holders, now)
+		}
 		w.admitted = w.admitted || t.place == InQueue && w.isBounded()
 		l.noteDenied(w, t, a, now)
 	}
@@ -240,6 +246,8 @@ func (l *Lock) endLapsed(now Now) {
 			cause = LeaseEnded
 		}
 		l.loseAll(cause, now)
+	case now.Safe >= l.yieldsAt():
+		l.loseAll(ByTakeover, now)
 	default:
 		if now.Safe >= l.levels.ends { // the time of some owners is over, while others may go on
 			tooLong, ended := l.removeExpired(now)
@@ -393,6 +401,9 @@ func (l *Lock) admitOwner(o OwnerID, now Now) {
 
 // loseAll ends all holds, and gives the tenure back, which Redis may still show.
 func (l *Lock) loseAll(cause Cause, now Now) {
+	if cause == KeyGone && l.yielding == confirmed {
+		cause = ByTakeover
+	}
 	l.reportLost(l.levels.all, cause)
 	l.levels = levels{l.levels.all[:0], sum(nil)}
 	if cause == ByClose || cause == LeaseEnded { // Redis has the tenure

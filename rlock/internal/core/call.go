@@ -40,6 +40,7 @@ type Call struct {
 	Handle     any    // the handle of the level; nil for a level that its owner unlocks
 	Info       any    // the driver's data, for the level
 	Note       *Note  // the note of the hold; nil for none
+	Grace      Span   // the time that a holder has left when the call takes the lock over; 0 for a call that waits for its turn
 	Answerable bool   // a release may answer the call while its ticket waits
 	Most       int32  // the number of callers that may wait, this one included; 0 for any number, negative for none
 	Carries    bool   // the Leave of the release carries a guarded write: see UnlockWith
@@ -83,6 +84,7 @@ type waiting struct {
 	overdue  bool                    // the time of the call is up, and it waits for an answer in flight
 	admitted bool                    // the ticket has been in the queue: the bound no longer counts
 	fails    int                     // the number of consecutive commands without an answer
+	victims  []victim                // the holders that have to give way to the call
 	rest     Time                    // the time before which no command is sent for the call
 	position waitqueue.Waiter[*Call] // the place of the call in the line
 }

@@ -57,6 +57,7 @@ type Ticket struct {
 	Polls      bool    // the client had not subscribed when the ticket joined: "X" or "S" in the queue
 	Answerable bool    // a release that has an answer takes the ticket out of the queue: "a" or "A" there
 	Brief      bool    // the ticket is granted a brief claim: "b" in the queue
+	Takes      bool    // the ticket stands before all that do not take the lock over
 	More       int32   // the number of permits of a semaphore beside the first
 	Owner      OwnerID // the number behind the UUID in the owner's text
 	Note       *Note   // the note in the owner's text; nil for none
@@ -66,8 +67,10 @@ type Ticket struct {
 type Command struct {
 	Op Op
 	Ticket
-	Joins  Ticket // the ticket that joins in the same step as a Leave; the zero Ticket if none does
-	Passed ID     // the tenure that passed the lock on, which a Resume replaces
+	Joins  Ticket    // the ticket that joins in the same step as a Leave; the zero Ticket if none does
+	Ends   Holding   // the holder that a Look takes out of the lock first; the zero Holding for none
+	Tells  []Telling // the holders that are told by a Look that the lock is taken over
+	Passed ID        // the tenure that passed the lock on, which a Resume replaces
 
 	// Carries is set if a Leave carries a guarded write: if the tenure has the lock, Redis executes
 	// the write in the same step, before the tenure leaves. The write may return an answer for the
@@ -79,7 +82,8 @@ type Command struct {
 	Lease Span
 
 	Mirrored
-	Asks bool // a Mirror or a Resume also asks how many others wait
+	Asks  bool // a Mirror or a Resume also asks how many others wait
+	Heeds bool // a Mirror that asks also asks whether a ticket takes the lock over
 
 	Bound
 	Tokens  uint64 // the number of fencing tokens that a grant reserves; 0 for a lock without tokens
@@ -167,10 +171,13 @@ type Reply struct {
 	Foreign bool // a foreign client holds the lock
 	TTL     Span // the rest of the holder's lease; NoTTL for a key without a TTL; meaningless if the lock is free
 
+	Holders []Holding // the holders, in any order, if the ticket of the command takes the lock over
+
 	Full    bool // a bounded Join was undone, since too many tickets stand in the queue
 	Tickets int  // the number of these tickets
 
 	Token  uint64 // the last of the fencing tokens that the grant reserved
+	Takes  bool   // a ticket that takes the lock over is the first in the queue, if the command Heeds
 	Others int    // the number of tickets and foreign clients that wait, if the command Asks
 
 	Window   Span // the rest of the window of foreign clients; 0 if there is none
@@ -191,6 +198,7 @@ const (
 	ForeignNews                    // a message on the channel of foreign clients: see Lock.listenForeign
 	Shown                          // "h": the tenure has the lock, and a client waits for it
 	Satisfied                      // "=": a release has taken the ticket out of the queue, with an answer for its call
+	TakenOver                      // "t": a ticket takes the lock over from the tenure
 )
 
 // A Message is a message to a client. Any client may publish one, so it may be forged, late or
@@ -201,6 +209,7 @@ type Message struct {
 	More   int32  // the number of permits beside the first that the tenure has
 	Token  uint64 // the last of the tokens that a grant reserved
 	Tokens uint64 // the number of these tokens
+	Left   Span   // the rest of the grace of a tenure that the lock is taken over from
 	Ours   bool   // a client of rlock published the ForeignNews
 }
 
@@ -301,6 +310,7 @@ const (
 	Unrenewed                // Redis did not confirm a renewal in time
 	KeyGone                  // Redis no longer shows the tenure
 	ByForce                  // this client released it by force
+	ByTakeover               // another owner has taken the lock over
 	ByClose                  // the client closes
 	Unconfirmed              // the release has no answer
 )

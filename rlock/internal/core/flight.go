@@ -20,6 +20,7 @@ type question uint8
 const (
 	asksNot question = iota
 	asks
+	heeds // the Mirror also asks whether a ticket takes the lock over
 	opens // the Mirror asks because it gives up the write lock, so that readers of other clients may enter
 )
 
@@ -63,11 +64,14 @@ func (t *Tenure) launch(op Op, now Now) Command {
 		t.noteSending(t.flight)
 	}
 	cmd.Lease = t.flight.lease
-	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.answerable, t.brief, t.more, t.shown.owner, t.note}
+	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.answerable, t.brief, t.takes, t.more, t.shown.owner, t.note}
 	if op == Resume {
 		cmd.Passed, t.flight.asks = t.Agent.Named, asks
 	}
-	cmd.Asks = t.flight.asks != asksNot
+	cmd.Asks, cmd.Heeds = t.flight.asks != asksNot, t.flight.asks == heeds
+	if op == Look && t.takes && t.Agent != nil {
+		t.fillTakeover(&cmd, now)
+	}
 	if op == Look || op == Leave {
 		cmd.Heard, l.foreign.heard = l.foreign.heard, false
 	}
@@ -92,6 +96,8 @@ func (t *Tenure) fillMirror(cmd *Command, opening bool, now Now) {
 	switch {
 	case opening || wrote && t.shown.writes == 0:
 		f.asks = opens
+	case t.want != Parted && l.yielding != yieldsNot:
+		f.asks = heeds
 	case f.exact, t.want != Parted && (l.line.Len() > 0 || t.contention.handedOff || l.isRead() || l.curious):
 		f.asks = asks // the answer decides how long this client keeps the lock; between two hand-offs no caller waits here
 	}

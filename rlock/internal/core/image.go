@@ -214,9 +214,12 @@ func (n *Names) AppendClient(b []byte, c *Client, now Now) []byte {
 // AppendLock appends the key of the lock's state.
 func (n *Names) AppendLock(b []byte, l *Lock, now Now) []byte {
 	at := clocks{now}
-	b = append(b, bits(l.client.Closed(), l.foreign.heard, l.shortTurn, l.curious), byte(l.grants)<<4|byte(l.foreign.channel), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.len), byte(min(l.reserve, 255)))
+	b = append(b, bits(l.client.Closed(), l.foreign.heard, l.shortTurn, l.curious), byte(l.yielding), byte(l.grants)<<4|byte(l.foreign.channel), byte(len(l.levels.all)), byte(l.line.Len()), byte(l.tenures.countTenures()), byte(min(l.reserve, 255)))
 	if l.grants == subscribing {
 		b = append(b, at.until(l.patient))
+	}
+	if l.yielding != yieldsNot {
+		b = append(b, at.safe(max(l.yields, now.Safe)))
 	}
 	if l.stays > 0 {
 		b = append(b, at.until(l.stays))
@@ -264,7 +267,11 @@ func (n *Names) call(b []byte, w *Call, l *Lock, at clocks) []byte {
 	} else {
 		b = append(b, 0)
 	}
-	b = append(b, at.until(w.alarm))
+	b = append(b, at.until(w.alarm), byte(w.Grace))
+	for i := range w.victims {
+		v := &w.victims[i]
+		b = append(b, 1+n.ID(v.ID), byte(v.More), at.time(v.since), at.until(v.tells))
+	}
 	if w.Mode == Shared {
 		b = append(b, at.until(w.Began.After(l.client.ReadersTime)))
 	}
@@ -275,7 +282,7 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 	now, holds := at.Now, of.held == t
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
 		bits(holds, t.mode == Shared, t.Agent != nil && t.Agent.Purpose == Releases, t.step, t.marked, t.contention.othersWait),
-		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.contention.handedOff), n.OwnerKey(t.shown.owner), NoteKey(t.note), bits(t.wrote, t.answerable, t.brief), byte(t.more))
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.contention.handedOff), n.OwnerKey(t.shown.owner), NoteKey(t.note), bits(t.wrote, t.answerable, t.brief, t.takes), byte(t.more))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
 	}
@@ -304,6 +311,9 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 
 // Subscribes reports whether the lock needs the subscription to its grants.
 func (l *Lock) Subscribes() bool { return l.grants == subscribing || l.grants == subscribed }
+
+// IsTakenOver reports whether the client knows from Redis that a ticket takes the lock over.
+func IsTakenOver(l *Lock) bool { return l.yielding == confirmed }
 
 // Len returns the number of calls that wait.
 func (l *Lock) Len() int { return l.line.Len() }

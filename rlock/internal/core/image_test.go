@@ -13,11 +13,11 @@ import (
 var decidesNothing = map[string]string{
 	"Lock.Kind.Strict": "a setup's", "Lock.Kind.Fenced": "a setup's", "Lock.Kind.Permits": "a setup's", "Lock.Tag": "the driver's", "Lock.client": "a link",
 	"Lock.levels.all": "see Level", "Lock.levels.summary.writes": "follows from the levels", "Lock.levels.summary.asked": "follows from the levels", "Lock.levels.summary.longest": "follows from the levels", "Lock.line.Queue.head": "see Call", "Lock.line.Queue.len": "counted from the line", "Lock.line.calls": "counted by the calls",
-	"Lock.line.repeats": "follows from the line", "Lock.line.overdue": "counted from the line", "Lock.held": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link", "Lock.tenures.len": "counted from the list",
+	"Lock.line.repeats": "follows from the line", "Lock.line.overdue": "counted from the line", "Lock.held": "told by the tenure", "Lock.tenures.first": "see Tenure", "Lock.tenures.last": "a link",
 	"Lock.tenures.byID": "follows from the list",
 	"Tenure.ID.Client":  "counted: the lock's", "Tenure.ID.N": "renamed", "Tenure.Tag": "the driver's", "Tenure.lock": "a link", "Tenure.prev": "a link", "Tenure.behind": "a link", "Tenure.Agent": "told by its owner", "Tenure.touched": "false when the effects are taken",
 	"Tenure.flight.seq": "a command says whether it is current",
-	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.waiting.counted": "counted: as its place says", "Call.Grant.Way": "for the observer", "Call.Part": "for the observer", "Call.Grant.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Result.Cause": "for the caller", "Call.Result.Fault": "for the caller", "Call.Result.Found": "for the caller", "Call.Grant.Others": "for the caller", "Call.inFlight": "told by its user", "Call.waiting.position.Value": "a link", "Call.waiting.position.queue": "a link", "Call.waiting.position.prev": "a link", "Call.waiting.position.next": "a link",
+	"Call.Info":         "the driver's", "Call.Tag": "the driver's", "Call.waiting.victims": "a slice: see call", "Call.waiting.counted": "counted: as its place says", "Call.Grant.Way": "for the observer", "Call.Part": "for the observer", "Call.Grant.Token": "for the holder", "Call.Tenure": "told by the tenure", "Call.Result.Cause": "for the caller", "Call.Result.Fault": "for the caller", "Call.Result.Found": "for the caller", "Call.Grant.Others": "for the caller", "Call.inFlight": "told by its user", "Call.waiting.position.Value": "a link", "Call.waiting.position.queue": "a link", "Call.waiting.position.prev": "a link", "Call.waiting.position.next": "a link",
 	"parting.n": "renamed", "Level.Since": "for the observer", "Level.Token": "for the holder", "Tenure.tokens.current": "for the holder", "Level.Way": "for the observer", "Level.Part": "for the observer", "Level.First": "for the observer", "Level.Info": "the driver's",
 }
 
@@ -26,7 +26,7 @@ func full() *Lock {
 	c := &Client{Config: Config{ReadersTime: 2, Brief: 4}}
 	c.partings = []parting{{n: 5, until: 20}}
 	l := c.NewLock(Kind{})
-	l.grants, l.patient, l.stays = subscribing, 20, 20
+	l.grants, l.patient, l.stays, l.yielding, l.yields = subscribing, 20, 20, confirmed, 20
 	l.foreign = foreignState{channel: subscribing, ends: 20, since: 20}
 	w := &Call{Owner: 1, Mode: Shared, Until: 20, Began: 20, alarm: 20, waiting: waiting{rest: 20}}
 	l.line.add(w)

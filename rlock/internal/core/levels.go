@@ -273,7 +273,7 @@ func (l *Lock) TrustedUntil() SafeTime { return min(l.held.trust.until, l.levels
 //
 // REQUIRES: l.held != nil.
 func (l *Lock) FirstEnd() SafeTime {
-	return min(l.held.trust.until, l.levels.asked, l.levels.ends)
+	return min(l.held.trust.until, l.levels.asked, l.levels.ends, l.yieldsAt())
 }
 
 // shape returns what Redis is to show.

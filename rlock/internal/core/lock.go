@@ -16,9 +16,11 @@ type Lock struct {
 	grants    subscription // the state of the subscription to the client's grants
 	shortTurn bool         // the last turn was short, so that the next ticket is brief: see trust.go
 	curious   bool         // a hold waits for the effect Wanted: see AskOthers
+	yielding  yielding     // what the holders know of a ticket that takes the lock over: see takeover.go
 	reserve   uint32       // the number of fencing tokens that the next tenure reserves; 0 for one
 	patient   Time         // the time until which waiters wait for the confirmation of grants
 	stays     Time         // the end of the least hold; 0 for none: see StayUntil
+	yields    SafeTime     // the end of the holds that a takeover sets, if yielding says so
 	foreign   foreignState // what this client knows of foreign clients
 }
 
@@ -35,7 +37,7 @@ func (l *Lock) Reset(c *Client, k Kind) {
 }
 
 // Idle reports whether the lock has neither tenures nor calls, so that the client may forget it.
-func (l *Lock) Idle() bool { return l.tenures.len == 0 && l.line.calls == 0 }
+func (l *Lock) Idle() bool { return l.tenures.first == nil && l.line.calls == 0 }
 
 // BeginLock begins a call for the lock. If it returns Waiting, the goroutine of the call asks Next.
 func (l *Lock) BeginLock(w *Call, now Now) Outcome {
@@ -301,7 +303,9 @@ func (l *Lock) Holds(o OwnerID, now Now) bool {
 }
 
 // ValidUntil returns the end of the time for which the owner's hold may be believed.
-func (l *Lock) ValidUntil(o OwnerID) SafeTime { return min(l.TrustedUntil(), l.askedBy(o)) }
+func (l *Lock) ValidUntil(o OwnerID) SafeTime {
+	return min(l.TrustedUntil(), l.askedBy(o), l.yieldsAt())
+}
 
 // Want returns what this client wants of the tenure.
 func (t *Tenure) Want() Want { return t.want }

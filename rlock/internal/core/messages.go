@@ -25,6 +25,8 @@ func (l *Lock) Hear(m Message, now Now) {
 			t.checkSoon(removal, now)
 			l.touch(t)
 		}
+	case TakenOver:
+		l.hearTakeover(t, m, now)
 	case Satisfied:
 		l.hearAnswered(t, now)
 	case ForeignNews:

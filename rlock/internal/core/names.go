@@ -146,11 +146,12 @@ func _() {
 	_ = x[ForeignNews-3]
 	_ = x[Shown-4]
 	_ = x[Satisfied-5]
+	_ = x[TakenOver-6]
 }
 
-const _MessageKind_name = "GrantedAtFrontForcedForeignNewsShownSatisfied"
+const _MessageKind_name = "GrantedAtFrontForcedForeignNewsShownSatisfiedTakenOver"
 
-var _MessageKind_index = [...]uint8{0, 7, 14, 20, 31, 36, 45}
+var _MessageKind_index = [...]uint8{0, 7, 14, 20, 31, 36, 45, 54}
 
 func (i MessageKind) String() string {
 	idx := int(i) - 0
@@ -169,13 +170,14 @@ func _() {
 	_ = x[Unrenewed-3]
 	_ = x[KeyGone-4]
 	_ = x[ByForce-5]
-	_ = x[ByClose-6]
-	_ = x[Unconfirmed-7]
+	_ = x[ByTakeover-6]
+	_ = x[ByClose-7]
+	_ = x[Unconfirmed-8]
 }
 
-const _Cause_name = "ByUnlockLeaseEndedTooLongUnrenewedKeyGoneByForceByCloseUnconfirmed"
+const _Cause_name = "ByUnlockLeaseEndedTooLongUnrenewedKeyGoneByForceByTakeoverByCloseUnconfirmed"
 
-var _Cause_index = [...]uint8{0, 8, 18, 25, 34, 41, 48, 55, 66}
+var _Cause_index = [...]uint8{0, 8, 18, 25, 34, 41, 48, 58, 65, 76}
 
 func (i Cause) String() string {
 	idx := int(i) - 0

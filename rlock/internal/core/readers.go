@@ -127,7 +127,7 @@ func (l *Lock) noteWanted(waits bool) {
 func (l *Lock) spendHandoff(now Now) bool {
 	t, c := l.held, l.client
 	switch {
-	case l.Kind.Strict, c.closed, !t.isLeaseLongEnough(now), t.tokens.spent(), !t.mayBeginHold():
+	case l.Kind.Strict, c.closed, l.yielding == confirmed, !t.isLeaseLongEnough(now), t.tokens.spent(), !t.mayBeginHold():
 		return false
 	case !t.contention.othersWait:
 		return true

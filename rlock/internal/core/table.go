@@ -167,7 +167,7 @@ func (t *Tenure) scheduleLook(a Reply, now Now) {
 // levels, else after a third of the lease.
 func (t *Tenure) mirrorDue(now Now) Time {
 	l, c := t.lock, t.lock.client
-	if !l.isMirrored(t, now) {
+	if !l.isMirrored(t, now) || l.yielding == heardOf {
 		return t.again
 	}
 	lease, seen := t.atMost(c.Lease), t.trust.seen.Time
@@ -177,6 +177,9 @@ func (t *Tenure) mirrorDue(now Now) Time {
 			return at
 		}
 		return max(at, seen.After(min(lease, t.trust.lease)/3))
+	}
+	if l.yielding == confirmed { // the ticket may leave
+		lease = min(lease, 3*c.LookTime)
 	}
 	return max(seen.After(max(lease/3, 1)), t.again) // the explorer's leases are few ticks
 }

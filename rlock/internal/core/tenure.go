@@ -20,6 +20,7 @@ type Tenure struct {
 	mode       Mode // the mode in which it needs the lock
 	answerable bool // a release with an answer takes the ticket out of the queue
 	brief      bool // the ticket is granted a brief claim: see trust.go
+	takes      bool // the ticket takes the lock over: see takeover.go
 	news       news
 	old        bool  // Redis may show other levels than the last mirror, so that another mirror is due
 	step       bool  // a step is due, which lets in others that wait after a downgrade
@@ -91,7 +92,6 @@ func (l *Lock) forget(t *Tenure, now Now) {
 // tenures is the list of a lock's tenures that are not over.
 type tenures struct {
 	first, last *Tenure
-	len         int
 	byID        map[ID]*Tenure // the tenures by ID; nil while there are at most manyTenures
 }
 
@@ -104,16 +104,23 @@ func (s *tenures) add(t *Tenure) {
 		s.first = t
 	}
 	s.last = t
-	s.len++
 	switch {
 	case s.byID != nil:
 		s.byID[t.ID] = t
-	case s.len > manyTenures:
+	case s.countTenures() > manyTenures:
 		s.byID = make(map[ID]*Tenure)
 		for t := s.first; t != nil; t = t.behind {
 			s.byID[t.ID] = t
 		}
 	}
+}
+
+// countTenures returns the number of tenures, of which there are few while byID is nil.
+func (s *tenures) countTenures() (n int) {
+	for t := s.first; t != nil; t = t.behind {
+		n++
+	}
+	return n
 }
 
 func (s *tenures) remove(t *Tenure) {
@@ -128,10 +135,9 @@ func (s *tenures) remove(t *Tenure) {
 		s.last = t.prev
 	}
 	t.prev, t.behind = nil, nil
-	s.len--
 	if s.byID != nil {
 		delete(s.byID, t.ID)
-		if s.len == 0 {
+		if s.first == nil {
 			s.byID = nil
 		}
 	}

@@ -112,7 +112,7 @@ func (s *story) outcome(c *Call) {
 var ways = [...]string{ByRedis: "from Redis", ByQueue: "by its ticket", ByNesting: "by nesting", ByHandoff: "by a hand-off", ByJoining: "beside readers", ByPass: "as it was passed on"}
 
 func (c Cause) text() string {
-	return [...]string{ByUnlock: "unlocked", LeaseEnded: "lease ended", TooLong: "held for too long", Unrenewed: "not renewed", KeyGone: "key gone", ByForce: "by force", ByClose: "by Close", Unconfirmed: "no answer"}[c]
+	return [...]string{ByUnlock: "unlocked", LeaseEnded: "lease ended", TooLong: "held for too long", Unrenewed: "not renewed", KeyGone: "key gone", ByForce: "by force", ByTakeover: "taken over", ByClose: "by Close", Unconfirmed: "no answer"}[c]
 }
 
 // sends tells a command.
@@ -121,7 +121,8 @@ func (s *story) sends(cmd Command, c *Call) {
 	s.tell("sends %s", with(strings.ToLower(cmd.Op.String())+" "+cmd.ID.text(), " ",
 		detail{cmd.Mode == Shared, "shared"}, detail{cmd.Polls, "polls"}, number("more", int(cmd.More)), number("lease", int(cmd.Lease)),
 		detail{cmd.Op == Mirror, fmt.Sprintf("owner=%d writes=%d reads=%v", cmd.Owner, cmd.Writes, cmd.Reads)},
-		detail{cmd.Op.Enters() && cmd.Owner > 1, fmt.Sprintf("by %d", cmd.Owner)}, detail{cmd.Exact, "exactly"}, detail{cmd.Asks, "asks"},
+		detail{cmd.Op.Enters() && cmd.Owner > 1, fmt.Sprintf("by %d", cmd.Owner)}, detail{cmd.Exact, "exactly"}, detail{cmd.Asks, "asks"}, detail{cmd.Heeds, "whether it is taken over"},
+		detail{len(cmd.Tells) > 0, tellings(cmd.Tells)}, detail{cmd.Ends != (Holding{}), "ends " + cmd.Ends.ID.text()},
 		detail{cmd.Bounded, fmt.Sprintf("most=%d", cmd.Most)}, number("tokens", int(cmd.Tokens)), number("permits", cmd.Permits),
 		detail{cmd.Answerable, "takes"}, detail{cmd.Brief, "brief"}, detail{cmd.Carries, "carries"}, detail{cmd.Heard, "heard"},
 		detail{cmd.Op == Write, fmt.Sprintf("owner=%d", cmd.Owner)}, detail{cmd.Op == Resume, "of " + cmd.Passed.text()},
@@ -196,7 +197,14 @@ func (s *story) counts() {
 			s.t.Errorf("nobody is told that %s is %v", t.ID.text(), is)
 		}
 	}
-	if byID := l.tenures.byID; n != l.tenures.len || byID != nil && (len(byID) != n || n == 0) || byID == nil && n > manyTenures {
-		s.t.Errorf("%d tenures are counted, and %d found by their IDs, and not %d", l.tenures.len, len(byID), n)
+	if byID := l.tenures.byID; n != l.tenures.countTenures() || byID != nil && (len(byID) != n || n == 0) || byID == nil && n > manyTenures {
+		s.t.Errorf("%d tenures are counted, and %d found by their IDs, and not %d", l.tenures.countTenures(), len(byID), n)
 	}
+}
+
+func tellings(all []Telling) (text string) {
+	for _, t := range all {
+		text += fmt.Sprintf("tells %s left=%d ", t.ID.text(), t.Left)
+	}
+	return strings.TrimSpace(text)
 }

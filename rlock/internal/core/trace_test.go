@@ -209,7 +209,7 @@ func (s *story) happens(t *testing.T, line string) {
 		s.t, s.alarms, s.shells, s.full, s.rests = t, map[*Tenure]Time{}, map[*Call]*shell{}, false, false
 	case "lock":
 		c := &Call{Owner: o, Mode: w.mode(), Waits: !w.has("try"), Until: s.until(w), Lease: Span(w.number("lease", 0)),
-			More: int32(w.number("more", 0)), Most: int32(w.number("most", 0)), Guest: w.has("guest"), Part: w.has("part"), Capped: w.has("capped"),
+			More: int32(w.number("more", 0)), Grace: Span(w.number("grace", 0)), Most: int32(w.number("most", 0)), Guest: w.has("guest"), Part: w.has("part"), Capped: w.has("capped"),
 			Repeats: w.has("repeats"), Answerable: w.has("answers"), Handle: w.handle(), Tag: name}
 		if !c.Waits {
 			c.Until = s.now.Time
@@ -288,8 +288,8 @@ func (s *story) happens(t *testing.T, line string) {
 		s.lock.BeginForce(c)
 		s.begins(c, c.Named)
 	case "hear":
-		kind := slices.Index([]string{"grant", "front", "forced", "foreign", "shown", "answer"}, name)
-		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Ours: w.has("ours")}, s.now)
+		kind := slices.Index([]string{"grant", "front", "forced", "foreign", "shown", "answer", "taken"}, name)
+		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Left: Span(w.number("left", 0)), Ours: w.has("ours")}, s.now)
 	case "listening":
 		if name == "foreign" {
 			s.lock.ListeningForeign(s.now)
@@ -354,6 +354,14 @@ func (s *story) reply(name string, w words) (a Reply) {
 	a = Reply{Holder: id(w["holder"]), Foreign: w.has("foreign"), TTL: Span(w.number("ttl", 20)), Others: int(w.number("others", 0)), Token: uint64(w.number("token", 0)),
 		Window: Span(w.number("window", 0)), Settled: w.has("settled"), Unreplicated: w.has("unreplicated"), Left: !w.has("missing"),
 		Full: w.has("full"), Tickets: int(w.number("full", 0))}
+	a.Takes = w.has("takes")
+	if w.has("by") { // the holders of a lock that is taken over
+		for h := range strings.SplitSeq(w["by"], ",") {
+			one, more, _ := strings.Cut(h, "*")
+			n, _ := strconv.Atoi(more)
+			a.Holders = append(a.Holders, Holding{id(one), int32(max(n-1, 0)), strings.HasPrefix(one, "7.")})
+		}
+	}
 	if w.has("heldfor") {
 		a.HeldBack, a.HeldFor = true, Span(w.number("heldfor", 0))
 	}

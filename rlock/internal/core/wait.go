@@ -269,7 +269,7 @@ func (l *Lock) passTicket(w *Call, now Now) {
 	w.Tenure = nil
 	switch {
 	case t == nil:
-	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answerable == t.answerable && t.entry != Resume && l.worthTicket(next, now) &&
+	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answerable == t.answerable && t.entry != Resume && !t.takes && next.Grace == 0 && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed:
 		t.Agent, next.Tenure = next, t
 		t.doubtMirror() // the text in Redis names the owner of the waiter before
@@ -329,7 +329,7 @@ func (l *Lock) advanceWaiter(w *Call, now Now) {
 
 // hasOwnTicket reports whether the waiter takes a ticket of its own wherever it stands in the line.
 // Other waiters share one.
-func (l *Lock) hasOwnTicket(w *Call) bool { return l.Kind.Strict || w.Most != 0 }
+func (l *Lock) hasOwnTicket(w *Call) bool { return l.Kind.Strict || w.Most != 0 || w.Grace != 0 }
 
 // A call with a bound waits only if the callers of all clients that wait, the call included, are no
 // more than its bound. It has a ticket of its own, like each call for a strict lock. Redis counts

@@ -24,8 +24,8 @@ func (l *Lock) newTicket(w *Call, entry Op) *Tenure {
 	if l.grants != subscribed {
 		t.polls = 1
 	}
-	t.answerable = w.Answerable && entry != Resume
-	t.brief = l.shortTurn && entry == Join && w.Mode == Alone && t.polls == 0 && !t.answerable
+	t.answerable, t.takes = w.Answerable && entry != Resume, w.Grace != 0
+	t.brief = l.shortTurn && entry == Join && w.Mode == Alone && t.polls == 0 && !t.answerable && !t.takes
 	if l.Kind.Fenced {
 		t.tokens.reserved = max(l.reserve, 1)
 	}
@@ -44,7 +44,7 @@ func (t *Tenure) makeHeld() {
 // lease to within. The least hold does not pass to the next hold.
 func (l *Lock) makeParted(within Span) {
 	t := l.held
-	l.held, l.stays, l.curious, t.within = nil, 0, false, within
+	l.held, l.stays, l.curious, l.yielding, t.within = nil, 0, false, yieldsNot, within
 	t.setWant(Parted)
 	l.touch(t)
 }
@@ -64,7 +64,7 @@ func (l *Lock) endHolding(now Now) {
 // transition.
 func (l *Lock) makeGone(t *Tenure, now Now) {
 	if t == l.held {
-		if l.held, l.stays, l.curious = nil, 0, false; l.Kind.Fenced {
+		if l.held, l.stays, l.curious, l.yielding = nil, 0, false, yieldsNot; l.Kind.Fenced {
 			l.reserve = t.tokens.reserveNext()
 		}
 		if t.marked {

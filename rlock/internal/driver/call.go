@@ -121,7 +121,7 @@ func (req *Request) fill(w *core.Call, h *hold, site *contract.Site, now core.No
 		w.Info = site
 	}
 	w.Waits, w.Until = req.Wait > 0, core.Never
-	w.Answerable, w.Most = req.Answer != nil, req.MaxWaiters
+	w.Answerable, w.Most, w.Grace = req.Answer != nil, req.MaxWaiters, core.Span(req.Takeover)
 	w.Repeats = req.Owner.IsNamed()
 	if req.Note != nil || req.Line != "" {
 		w.Note = &core.Note{Line: req.Line, Since: now.Time}
@@ -181,6 +181,9 @@ func (c *Client) checkRequest(ctx context.Context, n *Name, req *Request) error 
 		if err := c.checkAnswer(n, req.Unless); err != nil {
 			return err
 		}
+	}
+	if req.Takeover != 0 && (req.Shared || req.Answer != nil) {
+		return fmt.Errorf("rlock: lock %q: %w: WithTakeover is not for a reader, nor for a call that takes answers", n.Key, errors.ErrUnsupported)
 	}
 	if req.More != 0 {
 		if err := n.checkPermits(req.More); err != nil {

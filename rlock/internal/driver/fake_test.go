@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -312,6 +313,16 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a wire.Answe
 	redis := f.at(name)
 	cmd.ID, cmd.Joins.ID = w.outward(cmd.ID), w.outward(cmd.Joins.ID)
 	for _, h := range redis.Holders { // tenures of all clients have different numbers
+		if h.ID.N == cmd.Ends.ID.N {
+			cmd.Ends.ID = h.ID
+		}
+		for i := range cmd.Tells {
+			if h.ID.N == cmd.Tells[i].ID.N {
+				cmd.Tells[i].ID = h.ID
+			}
+		}
+	}
+	for _, h := range redis.Holders { // tenures of all clients have different numbers
 		if h.Owner == 0 && h.ID.N == cmd.Passed.N {
 			cmd.Passed = h.ID
 		}
@@ -322,6 +333,10 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a wire.Answe
 	var effects server.Effects
 	reply := redis.Do(cmd, server.Time(time.Since(f.start)), &effects)
 	changed := f.changes(w, redis, cmd.Op)
+	for i, h := range reply.Holders {
+		reply.Holders[i].ID = w.inward(h.ID)
+	}
+	told, owners := server.Told(&cmd, &reply), maps.Clone(f.owners)
 	if effects.Wrote {
 		f.wrote[cmd.ID]++
 	}
@@ -342,6 +357,20 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a wire.Answe
 	f.mu.Unlock()
 	for _, t := range tell {
 		t()
+	}
+	for _, m := range told {
+		for _, to := range f.clients {
+			if to.number != m.ID.Client {
+				continue
+			}
+			text := to.client.textOf(m.ID, owners[m.ID], 0)
+			m.ID = core.ID{Client: wire.ThisClient, N: m.ID.N}
+			if l, now := to.client.enterTenure(name, text, m.ID); l != nil {
+				l.Hear(m, now)
+				l.shard.exit(l)
+			}
+			break
+		}
 	}
 	for _, c := range changed {
 		c.noteKeyChanged("rlock_queue:{" + name + "}")

@@ -118,6 +118,8 @@ func (s *shard) causeOf(t *core.Tenure, levels []core.Level, cause core.Cause) (
 	switch cause {
 	case core.KeyGone:
 		return contract.LostKeyGone, errGone
+	case core.ByTakeover:
+		return contract.LostForced, contract.ErrTakenOver
 	case core.ByForce:
 		return contract.LostForced, errForced
 	case core.TooLong:

@@ -525,6 +525,7 @@ var optionsOfAnAcquire = map[string]func(req *Request){
 	"WithNote":       func(req *Request) { req.Note = new(string) },
 	"WithLine":       func(req *Request) { req.Line = "tenant" },
 	"WithMaxWaiters": func(req *Request) { req.MaxWaiters = 1 },
+	"WithTakeover":   func(req *Request) { req.Takeover = time.Second },
 	"WithProgress":   func(req *Request) { req.Progress = func(int, int) {} },
 	"an answer": func(req *Request) {
 		req.Answer, req.Unless = new(contract.Answer), &wire.Condition{Source: "return false"}
@@ -585,6 +586,7 @@ func TestEachOptionOfTheFaceEndsInEachWay(t *testing.T) {
 						for _, shared := range []bool{false, true} {
 							if shared && kind != ReadWriteKind || option == "WithPermits" && kind != SemaphoreKind ||
 								option == "WithLine" && kind != FairKind && kind != SemaphoreKind ||
+								option == "WithTakeover" && shared ||
 								option == "an answer" && (kind == ReadWriteKind || kind == SemaphoreKind) {
 								continue // the kind refuses the option
 							}

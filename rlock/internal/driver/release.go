@@ -264,6 +264,21 @@ func (l *NamedLock) Holders(ctx context.Context) ([]wire.OwnerText, error) {
 	return kinds[l.Name.KindID].asks.holders(ctx, l)
 }
 
+// nameVictims fills in the texts of the holders that the Look of a call which takes the lock over
+// tells, or takes out.
+//
+// REQUIRES: shard.mu.
+func (l *lockState) nameVictims(x *exchange, w *waiter) {
+	texts := make(map[core.ID]wire.OwnerText)
+	for _, text := range w.inTheWay {
+		texts[l.shard.client.Redis.HolderID(text)] = text
+	}
+	for _, t := range x.Cmd.Tells {
+		x.Tells = append(x.Tells, wire.Telling{Holder: texts[t.ID], Left: t.Left})
+	}
+	x.Ends = texts[x.Cmd.Ends.ID]
+}
+
 // releaseByForce releases the holders, one after the other.
 func (l *NamedLock) releaseByForce(caller context.Context, holders []wire.OwnerText) (released bool, err error) {
 	c := l.driver

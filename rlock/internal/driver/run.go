@@ -163,7 +163,10 @@ func (l *lockState) fillExchange(x *exchange, now core.Now) {
 	case core.Join:
 		first, x.Counts = !cmd.Follows, l.isWatched()
 	case core.Look:
-		x.Counts = l.isWatched()
+		x.Counts = l.isWatched() && cmd.Ends == (core.Holding{})
+		if cmd.Takes && cmd.Tenure.Agent != nil {
+			l.nameVictims(x, cmd.Tenure.Agent.Tag.(*waiter))
+		}
 	case core.Mirror:
 		tracks := k.decideTracking(now)
 		x.Track, x.Awaits = tracks && l.isKeyOurs(), tracks && l.IsCurious()
@@ -360,6 +363,9 @@ func (l *lockState) noteAnswerFor(t *core.Tenure, x *exchange, now core.Now) (w 
 	w = agent.Tag.(*waiter)
 	if a.Clock > 0 && w.clock == 0 {
 		w.clock, w.read = a.Clock, x.sentAt
+	}
+	if len(a.Owners) > 0 {
+		w.inTheWay = a.Owners
 	}
 	permanent = w.noteError(a, &c.clock, now.Time)
 	if !permanent && w.err != nil {

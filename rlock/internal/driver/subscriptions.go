@@ -175,10 +175,32 @@ func (c *Client) hearClientMessage(message string) {
 			l.Hear(core.Message{Kind: core.Forced, ID: id}, now)
 			l.shard.exit(l)
 		}
+	case wire.TakenOver:
+		c.noteTakenFrom(id, m)
 	case wire.Shown:
 		c.releaseStray(id, m)
 	default: // package wire refuses others
 		panic("driver: a message " + string(m.Verb))
+	}
+}
+
+// noteTakenFrom deals with the message that another owner takes a lock over from a tenure of this
+// client. The log says who does, once in a hold.
+func (c *Client) noteTakenFrom(id core.ID, m wire.ClientMessage) {
+	left, ticket, lock, ok := wire.ParseTakeover(m.Text)
+	if !ok {
+		return
+	}
+	l, now := c.enterTenure(lock, m.Owner, id)
+	if l == nil {
+		return
+	}
+	first := !l.Yields()
+	l.Hear(core.Message{Kind: core.TakenOver, ID: id, Left: core.Span(left)}, now)
+	first = first && l.Yields()
+	l.shard.exit(l)
+	if first {
+		c.Config.Logger.Info("rlock: lock is taken over", "lock", lock, "by", ticket, "in", left)
 	}
 }
 

@@ -36,6 +36,9 @@ type callState struct {
 	locates bool // the goroutine of the call has to find out the site
 	logged  bool // the log says that it waits for its own goroutine
 
+	// inTheWay has the holders of the lock by the last answer, if the call takes the lock over.
+	inTheWay []wire.OwnerText
+
 	waited  time.Duration // the time until the lock was granted
 	earlier earlierLosses // the losses before the grant
 

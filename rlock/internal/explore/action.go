@@ -25,6 +25,8 @@ const (
 	doFixed
 	doCapped
 	doBounded
+	doTake
+	doTakeWide
 	doRead
 	doFixedRead
 	doNest
@@ -88,7 +90,7 @@ const (
 )
 
 var kindNames = [...]string{
-	doLock: "Lock", doWide: "Lock, of two permits", doTry: "TryLock", doTryWide: "TryLock, of two permits", doTryRead: "TryRLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doCapped: "Lock, for so long at most", doBounded: "Lock, unless too many wait", doRead: "RLock", doFixedRead: "RLock, with a lease",
+	doLock: "Lock", doWide: "Lock, of two permits", doTry: "TryLock", doTryWide: "TryLock, of two permits", doTryRead: "TryRLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doCapped: "Lock, for so long at most", doBounded: "Lock, unless too many wait", doTake: "Lock, takes over", doTakeWide: "Lock, takes two permits over", doRead: "RLock", doFixedRead: "RLock, with a lease",
 	doNest: "Lock, nested", doNestWide: "Lock of two permits, nested", doLongNest: "Lock, nested, with a long lease", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doUnlockStay: "Unlock, and the lock stays", doCancel: "leaves", doPassOn: "Pass", doResume: "Resume",
 	doSetLease: "SetLease", doExtend: "Extend", doUnlockWith: "Unlock with a guarded write", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",

@@ -117,6 +117,11 @@ var brokenRules = []struct {
 	{"ForcedOut", core.ForcedOut, "has released by force", false, false, Setup{Clients: 1, Users: 1, Rounds: 1, Overtakes: true, Do: Force}},
 	{"ForcedOut of a ticket in the queue", core.ForcedOut, "has released by force", false, true, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Force}},
 	{"ShowsNote", core.ShowsNote, "another note", false, false, Setup{Clients: 1, Users: 2, Rounds: 2, RW: true, Lease: 9, Do: Noted | OnlyRead | Read | FixedRead}},
+	{"TakesFirst", core.TakesFirst, "takes it over", false, false, Setup{Clients: 3, Users: 1, Rounds: 1, Do: Take}},
+	{"YieldsInTime", core.YieldsInTime, "by force, without a fault", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Take}},
+	{"YieldsToIt", core.YieldsToIt, "is handed off", true, true, Setup{Clients: 2, Users: 2, Rounds: 1, Do: Take}},
+	{"AsksWhoTakes", core.AsksWhoTakes, "no ticket takes it over", false, false, Setup{Clients: 1, Users: 1, Rounds: 1, Faults: 1, Fault: Forge}},
+	{"ForceWaits", core.ForceWaits, "by force, without a fault", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Take}},
 	{"Reserves", core.Reserves, "has token", false, false, but(crowd, func(s *Setup) { s.Kind.Fenced = true; s.Rounds = 2 })},
 }
 

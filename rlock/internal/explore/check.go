@@ -238,6 +238,9 @@ func (w *world) keepsAt(c *client, t *core.Tenure) core.Time {
 
 // acquired notes that a call has returned with the lock.
 func (w *world) acquired(c *client, u *user, r *core.Call) {
+	if r.Way == core.ByHandoff && core.IsTakenOver(c.lockOf(r.Tag.(int))) {
+		w.fail("client %d: the lock is handed off, although it is taken over", c.id)
+	}
 	if w.Kind.Fenced {
 		token := uint64(0)
 		for _, v := range c.lockOf(r.Tag.(int)).Levels() {
@@ -299,7 +302,7 @@ func (w *world) checkTurns(queue []core.Ticket) {
 	}
 	for _, t := range w.effects.Granted {
 		for _, before := range queue {
-			if before.ID == t.ID {
+			if before.ID == t.ID || t.Takes && !before.Takes {
 				break
 			}
 			if slices.Contains(w.server.Queue, before) {

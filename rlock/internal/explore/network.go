@@ -154,6 +154,7 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 	a := w.server.Do(cmd, server.Time(w.now), &w.effects)
 	if p.cmd.Op != core.Resume {
 		w.checkTurns(queue)
+		w.checkTakeover(queue)
 	}
 	if p.cmd.Op == core.Write {
 		w.executed(c, p, a)
@@ -171,6 +172,7 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 	if p.isForce() && a.Left {
 		w.forced(c, p.cmd.ID)
 	}
+	w.takesOverBy(c, p, a)
 	if w.effects.Wrote {
 		w.carried(p.cmd.ID)
 	}
@@ -180,6 +182,36 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 	w.ownRelease(c, p, a)
 	w.granted()
 	return a
+}
+
+// takesOverBy notes what a command of a ticket that takes the lock over has done: its client tells
+// holders, and a holder may have been taken out. Without a fault none is whose hold could have ended
+// by itself.
+func (w *world) takesOverBy(c *client, p *packet, a core.Reply) {
+	ends := p.cmd.Ends.ID
+	for _, m := range server.Told(&p.cmd, &a) {
+		if m.Kind == core.TakenOver {
+			w.effects.Messages = append(w.effects.Messages, server.Message{Message: m})
+		}
+	}
+	if ends == (core.ID{}) || !a.Left {
+		return
+	}
+	if w.faults == w.Faults && w.Do&(Pass|Stay) == 0 {
+		w.fail("client %d: a holder is taken out by force, without a fault", c.id)
+	}
+	w.forced(c, ends)
+}
+
+// checkTakeover fails a grant to a ticket in the queue while another one takes the lock over. queue
+// is the one before the command.
+func (w *world) checkTakeover(queue []core.Ticket) {
+	for _, t := range w.effects.Granted {
+		i := slices.IndexFunc(w.server.Queue, func(q core.Ticket) bool { return q.Takes })
+		if i >= 0 && !t.Takes && slices.ContainsFunc(queue, func(q core.Ticket) bool { return q.ID == t.ID }) {
+			w.fail("Redis grants the lock to client %d, and client %d takes it over", t.ID.Client, w.server.Queue[i].ID.Client)
+		}
+	}
 }
 
 // passes notes that a command has passed the lock on, or resumed it.
@@ -209,7 +241,7 @@ func (w *world) deliver() {
 		if m.Kind == core.Shown && w.lockOf(to, m.ID).Find(m.ID) != nil {
 			continue // it changes nothing
 		}
-		if !to.dead && (m.Kind == core.Shown || w.server.Listens.Has(m.ID.Client)) {
+		if !to.dead && (m.Kind == core.Shown || m.Kind == core.TakenOver || w.server.Listens.Has(m.ID.Client)) {
 			to.heard = append(to.heard, message{Message: m.Message})
 		}
 	}
@@ -355,7 +387,7 @@ func (w *world) faultOfMessages(c *client, k kind) {
 	case doForgeGrant:
 		c.heard = append(c.heard, message{Message: core.Message{Kind: core.Granted, ID: core.ID{Client: uint32(c.id), N: 1 << 40}}})
 	case doForgeOther:
-		for _, k := range []core.MessageKind{core.Granted, core.Forced} {
+		for _, k := range []core.MessageKind{core.Granted, core.Forced, core.TakenOver} {
 			c.heard = append(c.heard, message{Message: core.Message{Kind: k, ID: w.server.Holders[0].ID}})
 		}
 	case doCut:

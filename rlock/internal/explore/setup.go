@@ -74,6 +74,7 @@ const (
 	OnlyBounded                   // no other write lock
 	OnlyTry                       // nothing but attempts
 	Noted                         // two of three calls have notes, of different texts
+	Take                          // a Lock that takes the lock over, with a grace of two ticks
 )
 
 // A Fault is a set of things that may go wrong.
@@ -114,6 +115,9 @@ func (s *Setup) most() int { return max(s.Most, 1) }
 
 // capped is for how many ticks a capped hold lasts: longer than a lease.
 const capped core.Span = 6
+
+// grace is for how many ticks a holder may go on from whom the lock is taken over.
+const grace core.Span = 2
 
 func (s *Setup) lease() core.Span { return or(s.Lease, 4) }
 func (s *Setup) claim() core.Span { return or(s.Claim, 2) }

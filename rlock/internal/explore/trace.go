@@ -61,7 +61,7 @@ func (p *packet) answer() string {
 	return ": " + [...]string{"it is nowhere", "it waits", "it is the first", "it has the lock"}[a.Found] + ", holder " + nameOf(a.Holder)
 }
 
-var messageNames = [...]string{"grant", "first behind foreign clients", "call", "released by force", "foreign news", "shown to have the lock", "answer"}
+var messageNames = [...]string{"grant", "first behind foreign clients", "released by force", "foreign news", "shown to have the lock", "answer", "takeover"}
 
 // describe describes the next action.
 func (w *world) describe(a action) string {

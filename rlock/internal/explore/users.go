@@ -67,6 +67,10 @@ func (w *world) mayCall(add func(kind), does func(Users, kind)) {
 	does(Fixed|OnlyFixed, doFixed)
 	does(Capped, doCapped)
 	does(Bounded|OnlyBounded, doBounded)
+	does(Take, doTake)
+	if w.Do&Wide != 0 {
+		does(Take, doTakeWide)
+	}
 	if w.Do&OnlyTry == 0 {
 		does(Read, doRead)
 	}
@@ -118,7 +122,7 @@ func (w *world) mayPassOn() bool { return !w.endless() || w.passed.until != w.no
 // userActs makes a user do that.
 func (w *world) userActs(c *client, i int, k kind) {
 	switch k {
-	case doLock, doWide, doTry, doTryWide, doTryRead, doTimed, doFixed, doCapped, doBounded, doRead, doFixedRead:
+	case doLock, doWide, doTry, doTryWide, doTryRead, doTimed, doFixed, doCapped, doBounded, doTake, doTakeWide, doRead, doFixedRead:
 		w.locks(c, i, k)
 	case doNestWide:
 		w.nestsWide(c, i)
@@ -181,8 +185,12 @@ func (w *world) locks(c *client, i int, k kind) {
 		r.Waits, r.Until = false, now.Time
 	}
 	switch k {
-	case doLock, doTry:
-	case doWide, doTryWide:
+	case doTake, doTakeWide:
+		r.Grace = grace
+	}
+	switch k {
+	case doLock, doTry, doTake:
+	case doWide, doTryWide, doTakeWide:
 		r.More = 1
 	case doTimed:
 		r.Until = now.Time + 1

@@ -2,7 +2,11 @@ package wire
 
 import (
 	"context"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -22,6 +26,9 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 		return
 	}
 	x.Cmd.Polling = r.noteWant(x)
+	if x.takesOver() && (x.Ends != "" || len(x.Tells) > 0) {
+		defer r.tellHolders(ctx, x)
+	}
 	switch {
 	case op == core.Leave && x.Cmd.Tenure == nil:
 		r.sendForce(ctx, x)
@@ -67,6 +74,37 @@ func (r *Redis) sendForce(ctx context.Context, x *Exchange) {
 	if err != nil {
 		x.Answer.Fault = core.Unknown
 	}
+}
+
+// tellHolders notifies the clients of holders that the lock is taken over: those that have a grace,
+// and the one that the command has taken out of the lock.
+func (r *Redis) tellHolders(ctx context.Context, x *Exchange) {
+	if r.options.NoClientChannel {
+		return
+	}
+	if x.Ends.IsOurs() && x.Answer.Left {
+		_, _ = r.TellClient(ctx, x.Ends.ClientID(), ClientMessage{Verb: Forced, Owner: x.Ends, Text: x.Keys.Key})
+	}
+	for _, t := range x.Tells {
+		if t.Holder.IsOurs() {
+			left := strconv.FormatInt(time.Duration(t.Left+core.Span(time.Millisecond)-1).Milliseconds(), 10) // rounded up
+			_, _ = r.TellClient(ctx, t.Holder.ClientID(), ClientMessage{Verb: TakenOver, Owner: t.Holder, Text: left + " " + string(x.Text) + " " + x.Keys.Key})
+		}
+	}
+}
+
+// ParseTakeover returns the rest of the grace, the ticket and the lock in the text of a message
+// TakenOver.
+func ParseTakeover(text string) (left time.Duration, ticket OwnerText, lock string, ok bool) {
+	words := strings.SplitN(text, " ", 3)
+	if len(words) < 3 {
+		return 0, "", "", false
+	}
+	ms, err := strconv.ParseInt(words[0], 10, 64)
+	if err != nil || ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) || OwnerText(words[1]).Tenure() == "" {
+		return 0, "", "", false
+	}
+	return time.Duration(ms) * time.Millisecond, OwnerText(words[1]), words[2], true
 }
 
 // most is the largest number of Mirrors, or Acquires, that share one call of a script: the call is

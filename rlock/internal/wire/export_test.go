@@ -35,6 +35,9 @@ func (k *Kind) Scripts() (acquire, resume, step, mirror *Script) {
 	return k.acquire, k.resume, k.step, k.mirror
 }
 
+// Takeover returns the script of tickets that take the lock over.
+func (k *Kind) Takeover() *Script { return k.takeover }
+
 // Guard makes the guarded writes of the kind.
 func (k *Kind) Guard() *Guard { return k.guard }
 

@@ -20,6 +20,8 @@ type Exchange struct {
 
 	Text   OwnerText // the text of the owner
 	Joins  OwnerText // the text of the ticket that joins with a Leave, or ""
+	Ends   OwnerText // the text of the holder that a Look takes out of the lock, or ""
+	Tells  []Telling // the holders that a Look tells that the lock is taken over
 	Passed OwnerText // the text of the owner that passed the lock on, which a Resume replaces
 
 	Track  bool       // a Mirror tracks the key
@@ -34,6 +36,12 @@ type Exchange struct {
 	At    time.Time
 
 	Answer Answer
+}
+
+// A Telling tells the client of a holder that the lock is taken over.
+type Telling struct {
+	Holder OwnerText
+	Left   core.Span // the rest of the holder's grace
 }
 
 // A Condition is a Lua source that Redis executes before an Acquire or a Join, in the same step. A
@@ -81,6 +89,7 @@ type Kind struct {
 	acquire, acquireAll  *Script
 	resume, mirror, step *Script
 	askAcquire, askStep  *Script // the scripts of a ticket that takes an answer; nil if the kind has none
+	takeover             *Script // the step of a ticket that takes the lock over
 	guard                *Guard
 
 	acquires func(r *Redis, x *Exchange) Call
@@ -96,13 +105,13 @@ var (
 	ReadWrite = &Kind{
 		Layout:  Layout{Channel: "redisson_rwlock:", HasExtra: true, Suffix: "rw"},
 		Foreign: true, index: 2,
-		acquire: ReadWriteAcquire, acquireAll: readWriteAcquireAll, resume: Resume, mirror: ReadWriteMirror, step: ReadWriteStep, guard: readWriteGuard,
+		acquire: ReadWriteAcquire, acquireAll: readWriteAcquireAll, resume: Resume, mirror: ReadWriteMirror, step: ReadWriteStep, takeover: readWriteTakeover, guard: readWriteGuard,
 		acquires: acquireReadWrite, resumes: resumeReadWrite, mirrors: mirrorReadWrite, guards: guardReadWrite,
 	}
 	Semaphore = &Kind{
 		Layout:  Layout{Channel: "rlock_grants:semaphore:", Suffix: "sem"},
 		index:   3,
-		acquire: SemaphoreAcquire, acquireAll: semaphoreAcquireAll, resume: SemaphoreResume, mirror: SemaphoreMirror, step: semaphoreStep, guard: semaphoreGuard,
+		acquire: SemaphoreAcquire, acquireAll: semaphoreAcquireAll, resume: SemaphoreResume, mirror: SemaphoreMirror, step: semaphoreStep, takeover: semaphoreTakeover, guard: semaphoreGuard,
 		acquires: acquirePermits, resumes: resumePermits, mirrors: mirrorPermits, guards: guardByKey,
 	}
 )
@@ -113,7 +122,7 @@ func hashKind(index int, extra string) *Kind {
 	return &Kind{
 		Layout:  Layout{Channel: "redisson_lock__channel:", Fair: true, Extra: extra, HasExtra: extra != ""},
 		Foreign: true, index: index,
-		acquire: Acquire, askAcquire: askAcquire, acquireAll: AcquireAll, resume: Resume, mirror: Mirror, step: PlainStep, askStep: plainAskStep, guard: plainGuard,
+		acquire: Acquire, askAcquire: askAcquire, acquireAll: AcquireAll, resume: Resume, mirror: Mirror, step: PlainStep, askStep: plainAskStep, takeover: plainTakeover, guard: plainGuard,
 		acquires: acquirePlain, resumes: resumePlain, mirrors: mirrorPlain, guards: guardByKey,
 	}
 }
@@ -190,6 +199,9 @@ func (r *Redis) stepCall(x *Exchange) Call {
 	if x.Cmd.Answerable && x.Cmd.Op != core.Leave || x.Cmd.Joins.Answerable {
 		c.Script = x.Kind.askStep
 	}
+	if x.takesOver() {
+		c.Script = x.Kind.takeover
+	}
 	all := append(c.words.all[:0], x.Keys.Key, names[queueName], names[foreignName], names[channelName])
 	if c.fair != nil { // these begin at index fairKeysAt
 		all = append(all, names[fairQueueName], names[fairTimesName])
@@ -206,7 +218,11 @@ func (r *Redis) stepCall(x *Exchange) Call {
 			all = append(all, amount, mode)
 		}
 	} else {
+		leaves = leaves || x.Ends != ""
 		all = append(all, r.milliseconds(x.Cmd.Lease), amount, flag(leaves), flag(x.Joins != "" || x.Cmd.Op == core.Join))
+		if x.Ends != "" {
+			all = append(all, memberOf(core.Ticket{}, x.Ends))
+		}
 		if x.Cmd.Op != core.Step {
 			all = append(all, memberOf(x.Cmd.Ticket, x.Text))
 		}
@@ -223,6 +239,11 @@ func (r *Redis) stepCall(x *Exchange) Call {
 	}
 	c.words.n = len(all)
 	return c
+}
+
+// takesOver reports whether the command is a step of a ticket that takes the lock over.
+func (x *Exchange) takesOver() bool {
+	return x.Cmd.Takes && (x.Cmd.Op == core.Join || x.Cmd.Op == core.Look)
 }
 
 // amount returns the number of permits of a semaphore, or the number of fencing tokens that a grant
@@ -303,6 +324,9 @@ func (r *Redis) othersArgs(x *Exchange, keys *[]string) (how, channel string) {
 	}
 	if x.Cmd.Polling {
 		how += "+"
+	}
+	if x.Cmd.Heeds {
+		how += "!"
 	}
 	return how, n[channelName]
 }
@@ -422,7 +446,10 @@ func mirrorPermits(r *Redis, part []*Exchange) Call {
 	for _, x := range part {
 		keys = append(keys, x.Keys.Key)
 		lease := r.mirrorLease(&x.Cmd)
-		if x.Cmd.Asks {
+		switch {
+		case x.Cmd.Heeds:
+			lease += "!"
+		case x.Cmd.Asks:
 			lease += "?"
 		}
 		args = append(args, lease, string(x.Text))

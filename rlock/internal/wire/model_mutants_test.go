@@ -14,12 +14,13 @@ import (
 // A part is one script of a kind.
 type part func(*modelKind) **wire.Script
 
-func acquirePart(k *modelKind) **wire.Script { return &k.acquire }
-func stepPart(k *modelKind) **wire.Script    { return &k.step }
-func guardPart(k *modelKind) **wire.Script   { return &k.guard }
-func resumePart(k *modelKind) **wire.Script  { return &k.resume }
-func releasePart(k *modelKind) **wire.Script { return &k.release }
-func mirrorPart(k *modelKind) **wire.Script  { return &k.mirror }
+func acquirePart(k *modelKind) **wire.Script  { return &k.acquire }
+func stepPart(k *modelKind) **wire.Script     { return &k.step }
+func guardPart(k *modelKind) **wire.Script    { return &k.guard }
+func resumePart(k *modelKind) **wire.Script   { return &k.resume }
+func releasePart(k *modelKind) **wire.Script  { return &k.release }
+func takeoverPart(k *modelKind) **wire.Script { return &k.takeover }
+func mirrorPart(k *modelKind) **wire.Script   { return &k.mirror }
 
 // farRounds are those with which to begin, of rules that few rounds concern.
 var farRounds = map[string]uint64{
@@ -219,6 +220,14 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"a resume that is sent again shortens no lease", modelPlain, resumePart, "if not passed or reads and", "if reads and"},
 		{"nor that of a reader", modelRW, resumePart, "if redis.call('pttl', KEYS[6]) < lease then", "if true then"},
 		{"nor that of a permit", modelPermit, resumePart, "lease = math.max(lease, redis.call('zscore', KEYS[1], ARGV[3]) - now)", ""},
+		{"a ticket that takes the lock over stands before the others", takenPlain, takeoverPart, "(tonumber(before[#before]) or 1) + 2 ^ -20", "1000000"},
+		{"behind those that came before it", takenPlain, takeoverPart, "(tonumber(before[#before]) or 1) + 2 ^ -20", "1 + 2 ^ -20"},
+		{"not if it has the lock", takenPlain, takeoverPart, "and not owns(ticketOf(member)) then", "then"},
+		{"a window goes behind it", takenPlain, takeoverPart, "redis.call('zadd', queue, 'xx', '2', other)", ""},
+		{"no holder leaves if it has left", takenPlain, takeoverPart, "if leaves and not redis.call('zscore', queue, member) then", "if false then"},
+		{"its client is not taken for dead with a holder", takenPlain, takeoverPart, "if clientOf(ticketOf(mark)) == clientOf(ticketOf(member)) then", "if mark == member then"},
+		{"a mirror says that a ticket takes the lock over", takenPlain, mirrorPart, "takes > 0 and -n - 2 or n", "n"},
+		{"so does that of a permit", takenPermit, mirrorPart, "replies[i] = -replies[i]", ""},
 		{"a permit that asks learns how many tickets wait", modelPermit, mirrorPart, "replies[i] = 1 + (type(tickets)", "local _ = 1 + (type(tickets)"},
 		{"a mirror renews", modelPlain, mirrorPart, "redis.call('pexpire', key, lease)", ""},
 		{"a mirror only lengthens the lease: ONLY_LENGTHENS", modelPlain, mirrorPart, "elseif redis.call('pttl', key) < tonumber(lease) then", "else"},

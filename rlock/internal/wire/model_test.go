@@ -104,7 +104,7 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 	})
 	k.keys, err = k.redis.KeysOf(modelLock, k.kind.Layout, "")
 	require.NoError(t, err)
-	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard, k.release} {
+	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard, k.release, k.takeover} {
 		_, ok := on.do([]string{"SCRIPT", "LOAD", s.Text()})[0].(string)
 		require.True(t, ok, "the script is not accepted")
 	}
@@ -320,6 +320,12 @@ func commandText(c core.Command) string {
 	if c.Heard {
 		text += ", heard"
 	}
+	if c.Takes {
+		text += ", takes over"
+	}
+	if c.Ends != (core.Holding{}) {
+		text += ", from " + ownerText(c.Ends.ID, 1)
+	}
 	if c.Permits > 0 {
 		text += fmt.Sprintf(", %d permits", c.Permits)
 	}
@@ -333,9 +339,11 @@ type modelKind struct {
 	model                         server.Kind
 	kind                          *wire.Kind
 	acquire, resume, step, mirror *wire.Script
+	takeover                      *wire.Script // the step of a ticket that takes the lock over
 	guard                         *wire.Script
 	release                       *wire.Script // of a release that carries a guarded write
 	fenced                        bool
+	takes                         bool // tickets take the lock over
 	uncounted                     bool // in a Cluster with plain pub/sub no node knows all subscribers
 
 	redis *wire.Redis // writes the calls
@@ -352,14 +360,25 @@ var (
 	modelPlainUncounted = modelPlain.inACluster()
 	modelRWUncounted    = modelRW.inACluster()
 
-	modelKinds = []modelKind{modelPlain, modelFenced, modelRW, modelPermit, modelPlainUncounted, modelRWUncounted}
+	takenPlain  = modelPlain.takenOver()
+	takenFenced = modelFenced.takenOver()
+	takenRW     = modelRW.takenOver()
+	takenPermit = modelPermit.takenOver()
+
+	modelKinds = []modelKind{modelPlain, modelFenced, modelRW, modelPermit, modelPlainUncounted, modelRWUncounted, takenPlain, takenFenced, takenRW, takenPermit}
 )
 
 // newModelKind returns a kind, of whose releases some carry a guarded write of that source.
 func newModelKind(name string, model server.Kind, kind *wire.Kind, source string) modelKind {
 	k := modelKind{name: name, model: model, kind: kind, fenced: kind == wire.Fenced}
 	k.acquire, k.resume, k.step, k.mirror = kind.Scripts()
+	k.takeover = kind.Takeover()
 	k.guard, k.release = kind.Guard().Script("return 1"), kind.Guard().ReleaseScript(source, k.step)
+	return k
+}
+
+func (k modelKind) takenOver() modelKind {
+	k.name, k.takes = k.name+", taken over", true
 	return k
 }
 
@@ -385,6 +404,9 @@ func (k *modelKind) call(c core.Command) wire.Call {
 	if c.Joins != (core.Ticket{}) {
 		x.Joins = wire.OwnerText(ownerText(c.Joins.ID, c.Joins.Owner) + permitsText(c.Joins.More))
 	}
+	if c.Ends != (core.Holding{}) {
+		x.Ends = wire.OwnerText(ownerText(c.Ends.ID, 1) + permitsText(c.Ends.More))
+	}
 	call := k.redis.CallOf(x)
 	//exhaustive:ignore
 	switch c.Op {
@@ -397,7 +419,10 @@ func (k *modelKind) call(c core.Command) wire.Call {
 	case core.Write:
 		call.Script = k.guard
 	default:
-		if call.Script = k.step; c.Carries {
+		switch call.Script = k.step; {
+		case c.Takes && c.Op != core.Leave && c.Op != core.Step:
+			call.Script = k.takeover
+		case c.Carries:
 			call.Script = k.release
 		}
 	}
@@ -415,6 +440,9 @@ func (c *comparison) fresh(client uint32) core.Ticket {
 	t.Brief = t.Mode == core.Alone && !t.Polls && t.ID.N%4 == 1
 	if c.model == server.Semaphore {
 		t.More = [...]int32{0, 0, 1, 0, 1, 2}[t.ID.N%6]
+	}
+	if c.takes && t.ID.N%3 != 0 && t.Mode == core.Alone {
+		t.Takes, t.Answerable, t.Brief = true, false, false
 	}
 	c.known = append(c.known, t)
 	return t
@@ -439,7 +467,26 @@ func (c *comparison) some() core.Ticket {
 // draw returns a random command. Of the releases a third carry a guarded write.
 func (c *comparison) draw() core.Command {
 	cmd := c.drawn()
+	if c.takes {
+		cmd = c.takingOver(cmd)
+	}
 	cmd.Carries = cmd.Op == core.Leave && !c.uncounted && (uint64(cmd.ID.Client)+cmd.ID.N)%3 == 0
+	return cmd
+}
+
+// takingOver makes the command take out a holder, if it is a look of a ticket that takes the lock
+// over, and ask for one if it is a mirror.
+func (c *comparison) takingOver(cmd core.Command) core.Command {
+	if cmd.Joins.Takes { // such a ticket joins by a command of its own
+		cmd.Joins.Takes = false
+		c.known[len(c.known)-1] = cmd.Joins
+	}
+	cmd.Heeds = cmd.Op == core.Mirror && cmd.Asks && c.random.IntN(2) == 0
+	if n := len(c.server.Holders); cmd.Op == core.Look && cmd.Takes && n > 0 && c.random.IntN(2) == 0 {
+		if h := c.server.Holders[c.random.IntN(n)]; h.ID != cmd.ID && (h.Owner == 1 || server.IsForeign(h.ID)) {
+			cmd.Ends = core.Holding{ID: h.ID, More: h.More}
+		}
+	}
 	return cmd
 }
 

@@ -117,6 +117,9 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 	switch {
 	case a.Found == core.Holds:
 		n.answer = fmt.Sprintf("left %v, holds, token %d, others %d", a.Left, a.Token, a.Others)
+		if a.Takes {
+			n.answer += ", taken over"
+		}
 	case c.Op == core.Leave && c.Joins == (core.Ticket{}) || c.Op == core.Step || c.Op == core.Unmark:
 		n.answer = fmt.Sprintf("left %v", a.Left)
 	case c.Op == core.Mirror || c.Op == core.Resume || c.Op == core.Write:
@@ -144,6 +147,16 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 	if a.Window > 0 {
 		n.times = append(n.times, ms(a.Window))
 	}
+	var others []string
+	for _, h := range a.Holders {
+		if server.IsForeign(h.ID) {
+			others = append(others, ownerText(h.ID, 0))
+		} else {
+			others = append(others, uuidText(h.ID)+permitsText(h.More))
+		}
+	}
+	slices.Sort(others)
+	n.answer += strings.Join(others, " ")
 	left := func(t server.Time) { n.times = append(n.times, max(ms(core.Span(t-now)), 0)) }
 	var fields []string
 	if len(s.Holders) > 0 {
@@ -288,9 +301,25 @@ func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot
 	if all, ok := answer.([]any); ok && cmd.Carries {
 		ran, answer = all[0] == 1, all[2]
 	}
+	var holders []string
+	if all, ok := answer.([]any); ok && cmd.Takes && (cmd.Op == core.Join || cmd.Op == core.Look) {
+		answer = all[0]
+		for _, owner := range all[1:] {
+			one, more := wire.OwnerText(strings.TrimSuffix(owner.(string), ":write")).CutMore()
+			text := one.UUID() + permitsText(more)
+			if !one.IsOurs() {
+				text = string(one)
+			}
+			if !slices.Contains(holders, text) {
+				holders = append(holders, text)
+			}
+		}
+	}
 	n.answer, n.times = c.answer(cmd, answer, func(uuid string) bool {
 		return slices.ContainsFunc(all, func(field any) bool { return strings.HasPrefix(field.(string), uuid+":") })
 	})
+	slices.Sort(holders)
+	n.answer += strings.Join(holders, " ")
 	if len(all) > 0 {
 		left(looks[1].(int))
 	}
@@ -395,6 +424,9 @@ func (c *comparison) answer(cmd core.Command, reply any, holds func(uuid string)
 		case 1:
 			if all[0] == 0 {
 				return "lost", nil
+			}
+			if n := all[0].(int); n < 0 {
+				return held(false, nil, -n-1) + ", taken over", nil
 			}
 			return held(false, nil, all[0].(int)-1), nil
 		case 2:

@@ -224,6 +224,9 @@ const (
 	// Shown says that the tenure has a lock that another client waits for. The text is the letter
 	// of the kind and the lock's name: see scripts/queue.lua.
 	Shown Verb = "h"
+	// TakenOver says that another owner takes the lock over from the tenure. The text is the rest of
+	// the grace in milliseconds, the text of the ticket that takes it over, and the lock's name.
+	TakenOver Verb = "t"
 )
 
 // String returns the message as it is published.
@@ -235,7 +238,7 @@ func ParseClientMessage(message string) (m ClientMessage, ok bool) {
 	verb, rest, _ := strings.Cut(message, " ")
 	word, text, ok := strings.Cut(rest, " ")
 	owner := OwnerText(word)
-	if !ok || Verb(verb) != Forced && Verb(verb) != Shown || owner.Tenure() == "" || text == "" {
+	if !ok || Verb(verb) != Forced && Verb(verb) != Shown && Verb(verb) != TakenOver || owner.Tenure() == "" || text == "" {
 		return ClientMessage{}, false
 	}
 	return ClientMessage{Verb: Verb(verb), Owner: owner, Text: text}, true

@@ -3,6 +3,8 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,12 +17,13 @@ import (
 type Answer struct {
 	core.Reply
 	Err    error
-	Heard  bool      // the server answered
-	Sent   Sent      // the place to which the command was sent
-	Owner  OwnerText // the lock's owner
-	Clock  int64     // Redis' clock in µs, for a ticket that takes an answer; 0 for any other
-	Met    *string   // the string that the condition returned; nil if the command was executed
-	Before int       // the number of tickets before the ticket of the command; negative if it is not known
+	Heard  bool        // the server answered
+	Sent   Sent        // the place to which the command was sent
+	Owner  OwnerText   // the lock's owner
+	Owners []OwnerText // the texts of the Holders, in their order
+	Clock  int64       // Redis' clock in µs, for a ticket that takes an answer; 0 for any other
+	Met    *string     // the string that the condition returned; nil if the command was executed
+	Before int         // the number of tickets before the ticket of the command; negative if it is not known
 }
 
 // failedAnswer returns the answer to a command that failed with err.
@@ -78,7 +81,8 @@ func readAnswer[V value](r *Redis, x *Exchange, reply V) Answer {
 		}
 	case core.Resume, core.Mirror:
 		var n int64
-		if n, err = reply.AsInt64(); n > 0 {
+		if n, err = reply.AsInt64(); n != 0 {
+			a.Takes, n = n < 0, max(n, -n)
 			a.Found, a.Others = core.Holds, int(n-1)
 		}
 	case core.Leave:
@@ -91,7 +95,10 @@ func readAnswer[V value](r *Redis, x *Exchange, reply V) Answer {
 		fallthrough
 	case core.Join, core.Look:
 		var values []rueidis.RedisMessage
-		if values, err = reply.ToArray(); err == nil {
+		if values, err = reply.ToArray(); err == nil && x.takesOver() {
+			values, err = r.readHolders(&a, values)
+		}
+		if err == nil {
 			err = r.readStep(x, &a, values)
 		}
 	case core.Step, core.Unmark:
@@ -221,6 +228,37 @@ func (r *Redis) readStep(x *Exchange, a *Answer, values []rueidis.RedisMessage) 
 		a.HeldBack, a.HeldFor = true, core.Span(Milliseconds(heldBack))
 	}
 	return a.readPosition(&values[4])
+}
+
+// readHolders reads the holders in the reply to a step of a ticket that takes the lock over, and
+// returns the reply of the step alone.
+func (r *Redis) readHolders(a *Answer, replies []rueidis.RedisMessage) ([]rueidis.RedisMessage, error) {
+	if len(replies) == 0 || !replies[0].IsArray() {
+		return replies, nil // a condition was met
+	}
+	for i := range replies[1:] {
+		text, err := ownerIn(&replies[1+i])
+		if err != nil {
+			return nil, err
+		}
+		owner, _ := text.CutWrite()
+		if slices.Contains(a.Owners, owner) {
+			continue
+		}
+		_, more := owner.CutMore()
+		a.Owners, a.Holders = append(a.Owners, owner), append(a.Holders, core.Holding{ID: r.HolderID(owner), More: more, Foreign: !owner.IsOurs()})
+	}
+	return replies[0].ToArray()
+}
+
+// HolderID is IDOf for one of several holders: owners of other programs have different IDs.
+func (r *Redis) HolderID(owner OwnerText) core.ID {
+	if id := r.IDOf(owner); id != (core.ID{}) {
+		return id
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(owner))
+	return core.ID{Client: foreignClient, N: h.Sum64()}
 }
 
 // readGrant reads the reply to a step that granted the ticket the lock, or found that the ticket
@@ -361,8 +399,9 @@ func (r *Redis) readCarrier(x *Exchange, result rueidis.RedisResult) (a Answer) 
 // ThisClient and OtherClient stand for clients in IDs of package core: this client, and every other
 // client of rlock.
 const (
-	ThisClient  = 1
-	OtherClient = 2
+	ThisClient    = 1
+	OtherClient   = 2
+	foreignClient = 3 // of the Holders of an Answer only
 )
 
 // IDOf returns the ID of the tenure of an owner; the zero ID for an owner of another program.

@@ -36,6 +36,10 @@ var (
 	AcquireAll          = Acquire.ofSeveral()
 	readWriteAcquireAll = ReadWriteAcquire.ofSeveral()
 	semaphoreAcquireAll = SemaphoreAcquire.ofSeveral()
+	// The steps of tickets that take the lock over.
+	plainTakeover     = PlainStep.takingOver()
+	readWriteTakeover = ReadWriteStep.takingOver()
+	semaphoreTakeover = semaphoreStep.takingOver()
 	// askAcquire and plainAskStep are Acquire and PlainStep for a ticket that takes an answer.
 	askAcquire   = ScriptOf("local reply = (function()\n" + Acquire.text + "\n" + readScript("clocked_acquire"))
 	plainAskStep = ScriptOf("local reply = (function()\n" + PlainStep.text + "\n" + readScript("clocked"))
@@ -82,14 +86,24 @@ func (s *Script) ofSeveral() *Script {
 	return ScriptOf(strings.Replace(readScript("acquire_all"), acquireHere, s.text, 1))
 }
 
+// takingOver returns the script of a ticket that takes the lock over, which has the step s inside:
+// see takeover.lua.
+func (s *Script) takingOver() *Script {
+	return ScriptOf(strings.Replace(withParts(readScript("takeover")), stepHere, s.text, 1))
+}
+
 // ScriptOf returns the script of that text.
 func ScriptOf(text string) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// acquireHere is the line of acquire_all.lua that the acquire script of a kind replaces.
-const acquireHere = "-- (acquire)\n"
+// acquireHere and stepHere are the lines of acquire_all.lua and takeover.lua that the script of a
+// kind replaces.
+const (
+	acquireHere = "-- (acquire)\n"
+	stepHere    = "-- (step)\n"
+)
 
 func readScript(name string) string {
 	text, err := files.ReadFile("scripts/" + name + ".lua")

@@ -14,6 +14,7 @@ func init() {
 		Acquire, Resume, Mirror, askAcquire, PlainStep, plainAskStep,
 		ReadWriteAcquire, ReadWriteMirror, ReadWriteStep,
 		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, semaphoreStep,
+		plainTakeover, readWriteTakeover, semaphoreTakeover,
 		AcquireAll, readWriteAcquireAll, semaphoreAcquireAll,
 	} {
 		s.BeStrict()

@@ -567,7 +567,7 @@ func (s *story) lock(p *testbed.Peer, w words) testbed.Locker {
 // options returns the options of an acquire.
 func (s *story) options(who string, w words) (options []rlock.AcquireOption) {
 	for word, option := range map[string]func(time.Duration) rlock.AcquireOption{
-		"wait": rlock.WithWait, "lease": rlock.WithLease, "max": rlock.WithMaxHold, "min": rlock.WithMinHold,
+		"wait": rlock.WithWait, "lease": rlock.WithLease, "max": rlock.WithMaxHold, "min": rlock.WithMinHold, "over": rlock.WithTakeover,
 	} {
 		if w.has(word) {
 			options = append(options, option(w.duration(word)))

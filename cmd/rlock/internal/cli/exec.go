@@ -25,6 +25,7 @@ func (a *app) exec() *cobra.Command {
 		read, write, fair, isFenced bool
 		permits                     int
 		lease, grace, minHold       = seconds(defaultLease), seconds(guard.Forever), seconds(0)
+		takeover                    = seconds(guard.Forever)
 	)
 	cmd := &cobra.Command{
 		Use:   "exec [flags] NAME -- COMMAND [ARGUMENT...]",
@@ -60,7 +61,7 @@ func (a *app) exec() *cobra.Command {
 			if err := checkPermits(cmd, permits, job.Permits); err != nil {
 				return err
 			}
-			job.Wait, job.MinHold = time.Duration(wait), time.Duration(minHold)
+			job.Wait, job.MinHold, job.Takeover = time.Duration(wait), time.Duration(minHold), time.Duration(takeover)
 			if once {
 				job.Wait = 0
 			}
@@ -101,10 +102,12 @@ func (a *app) exec() *cobra.Command {
 	flags.StringVar(&job.Note, "note", "", "`text` that \"rlock show\" has for the lock (default the name of the command)")
 	flags.Var(&lease, "lease", "`seconds` for which the lock stays held after this process dies, or loses Redis (\"10\", or \"1m\")")
 	flags.Var(&minHold, "min-hold", "`seconds` for which the lock is held at least, also if the command ends before")
+	flags.Var(&takeover, "takeover", "take the lock over: a holder has these `seconds` to end, and then loses the lock")
 	flags.Var(&grace, "grace", "`seconds` between TERM and KILL (default a sixth of the lease, 5s at most)")
 	cmd.Args = cobra.MatchAll(
 		exclusive(cmd, "shared", "exclusive", "fair", "fenced", "permits"),
 		exclusive(cmd, "nonblock", "timeout"),
+		exclusive(cmd, "nonblock", "takeover"),
 		nameAndCommand,
 	)
 	return cmd
@@ -173,6 +176,13 @@ ONCE ON SEVERAL HOSTS
   The others do not wait: those that find the lock taken end before the command has. Where all
   have to wait for the result, as for a migration, leave out -n, and let the command find that
   nothing is left to do.
+
+TAKING OVER
+  With --takeover 30 the command comes before all that wait, and the holder is told at once. If
+  it still has the lock after 30 seconds its hold ends, and the command runs. A command of exec
+  that is taken over from is sent TERM and KILL in that time. A holder that does not answer, as
+  one of Redisson, loses the lock two seconds later as by rlock unlock --force: it may still run
+  then.
 
 PERMITS
   With --permits N the lock is a semaphore: the commands that run at a time have N permits

@@ -35,17 +35,18 @@ const Forever time.Duration = -1
 
 // A Job is a command and the lock that it needs.
 type Job struct {
-	Name    string
-	New     func(client *rlock.Client, name string) *rlock.Lock
-	Note    string        // which job it is, for others that look at the lock
-	Permits int           // the number of permits to take of a semaphore; 1 for any other lock
-	MinHold time.Duration // the least time for which the lock stays; 0 for as long as the command runs
-	Wait    time.Duration // the longest wait for the lock: 0 is one attempt, Forever has no end
-	Grace   time.Duration // the time between TERM and KILL
-	Busy    int           // the exit code if the lock is not acquired
-	Command []string      // the program and its arguments
-	Verbose bool          // log all events, not only failures
-	Log     func(format string, args ...any)
+	Name     string
+	New      func(client *rlock.Client, name string) *rlock.Lock
+	Note     string        // which job it is, for others that look at the lock
+	Permits  int           // the number of permits to take of a semaphore; 1 for any other lock
+	MinHold  time.Duration // the least time for which the lock stays; 0 for as long as the command runs
+	Takeover time.Duration // the grace of the holders that the lock is taken over from; negative for a job that waits for its turn
+	Wait     time.Duration // the longest wait for the lock: 0 is one attempt, Forever has no end
+	Grace    time.Duration // the time between TERM and KILL
+	Busy     int           // the exit code if the lock is not acquired
+	Command  []string      // the program and its arguments
+	Verbose  bool          // log all events, not only failures
+	Log      func(format string, args ...any)
 }
 
 // Margin returns how long before the end of the validity of a lease the command is killed.
@@ -149,6 +150,9 @@ func (r *run) lock(ctx context.Context, config rlock.Config) (o outcome) {
 	options := []rlock.AcquireOption{rlock.WithPermits(r.Permits), rlock.WithMinHold(r.MinHold), rlock.WithNote(r.Note)}
 	if r.Wait >= 0 {
 		options = append(options, rlock.WithWait(r.Wait))
+	}
+	if r.Takeover >= 0 {
+		options = append(options, rlock.WithTakeover(r.Takeover))
 	}
 	o.hold, o.err = r.New(o.client, r.Name).Acquire(ctx, options...)
 	return o

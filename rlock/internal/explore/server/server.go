@@ -147,6 +147,9 @@ func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 	if effects.Wrote = c.Carries && r.guards(c.Ticket).Found == core.Holds; effects.Wrote {
 		r.satisfies()
 	}
+	if c.Takes && (c.Op == core.Join || c.Op == core.Look) {
+		return r.takeOver(&c)
+	}
 	switch c.Op {
 	case core.Acquire:
 		return s.Kind.acquire(&r, &c)
@@ -157,7 +160,9 @@ func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 		}
 		return a
 	case core.Mirror:
-		return s.Kind.mirror(&r, &c)
+		a := s.Kind.mirror(&r, &c)
+		a.Takes = c.Heeds && a.Found == core.Holds && r.isTakenOver()
+		return a
 	case core.Join:
 		return r.step(core.Ticket{}, c.Ticket, core.Ticket{}, c.Lease)
 	case core.Look:

@@ -26,6 +26,10 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	alone := join != noTicket && len(r.Queue) == 0
 	if join != noTicket && !r.Kind.inside(r, join) {
 		joined = true
+		if join.Takes {
+			alone = false
+			r.putFirst(join)
+		}
 		if n := len(r.Queue); n > 0 {
 			behind = r.Queue[n-1] != join && r.Queue[n-1] != Window
 		}
@@ -46,7 +50,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	}
 
 	r.buryAll(ended, leave, asker)
-	if !guarded || joined && len(r.Queue) == 1 { // a ticket that joins an empty queue lets foreign clients go first
+	if !guarded || joined && (len(r.Queue) == 1 || join.Takes && r.Queue[0] == join) { // a ticket that joins an empty queue lets foreign clients go first
 		r.meet(freed, added)
 	}
 	dropped := !guarded && r.dropDeaf(asker)
@@ -131,6 +135,64 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 	a.HeldBack, a.HeldFor = held, heldFor
 	return a
 }
+
+// putFirst puts a ticket that takes the lock over into the queue, behind earlier ones of the sort and
+// before all others: takeover.lua.
+func (r *run) putFirst(t core.Ticket) {
+	if r.queues(t) {
+		return
+	}
+	i := 0
+	for i < len(r.Queue) && r.Queue[i].Takes {
+		i++
+	}
+	if !r.queueExists() {
+		r.QueueEnds = r.now.after(r.Silence)
+	}
+	r.Queue = slices.Insert(slices.Clone(r.Queue), i, t)
+}
+
+// takeOver executes the step of a ticket that takes the lock over, before which a holder may leave,
+// and adds the holders to its reply.
+func (r *run) takeOver(c *core.Command) core.Reply {
+	var leave, join, look core.Ticket
+	if c.Op == core.Join {
+		join = c.Ticket
+	} else {
+		look = c.Ticket
+	}
+	if c.Ends != (core.Holding{}) && r.queues(look) { // else no ticket of the caller would be granted the lock
+		leave = core.Ticket{ID: c.Ends.ID, More: c.Ends.More}
+		for _, mark := range slices.Clone(r.Marks) {
+			if mark.Client == look.ID.Client {
+				r.unmark(mark)
+			}
+		}
+	}
+	a := r.step(leave, join, look, c.Lease)
+	for _, h := range r.Holders {
+		holding := core.Holding{ID: h.ID, More: h.More, Foreign: IsForeign(h.ID)}
+		if h.ID != c.ID && !slices.Contains(a.Holders, holding) {
+			a.Holders = append(a.Holders, holding)
+		}
+	}
+	return a
+}
+
+// Told returns the messages that the client of a ticket which takes the lock over publishes with the
+// answer to its command.
+func Told(c *core.Command, a *core.Reply) (told []core.Message) {
+	if c.Ends != (core.Holding{}) && a.Left {
+		told = append(told, core.Message{Kind: core.Forced, ID: c.Ends.ID})
+	}
+	for _, t := range c.Tells {
+		told = append(told, core.Message{Kind: core.TakenOver, ID: t.ID, Left: t.Left})
+	}
+	return told
+}
+
+// isTakenOver reports whether a ticket that takes the lock over waits.
+func (r *run) isTakenOver() bool { return len(r.Queue) > 0 && r.Queue[0].Takes }
 
 // shownAsPassed reports whether the holder that others are told of has passed the lock on: no
 // message will say that it is free.

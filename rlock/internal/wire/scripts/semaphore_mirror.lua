@@ -4,12 +4,14 @@
 --             passed on, or asks for the others that wait, the queue of its semaphore
 -- ARGV[1]     how to publish: as in queue.lua
 -- ARGV[2i]    the lease of the i-th permit in milliseconds, after a "=" if it may be shortened: see
---             mirror.lua; with a "?" behind it if the permit asks for the others that wait
+--             mirror.lua; with a "?" behind it if the permit asks for the others that wait,
+--             and a "!" if it also asks whether a ticket takes permits over (takeover.lua)
 -- ARGV[2i+1]  its owner, "<uuid>:<id>", of k permits "<uuid>:<id>*k": see permits.lua
 --
 -- For each permit, in an array:
 -- 0        lost: the permit is gone, or its lease is over
 -- 1 + n    renewed; n tickets wait, 0 if the permit does not ask
+-- -1 - n   the same, and one of them takes permits over, if the permit asks for that
 --
 -- After a permit was passed on, no release will notify the client of the first ticket: so this client
 -- gets "?<ticket> <semaphore>" as in queue.lua, and looks again when the lease of the pass ends.
@@ -75,7 +77,8 @@ local permits = (#ARGV - 1) / 2
 local at = permits -- the index of the last one of KEYS that was used
 for i = 1, permits do
 	local owner, lease = ARGV[2*i+1], ARGV[2*i]
-	local asks = string.sub(lease, -1) == '?'
+	local how = string.sub(lease, -1)
+	local asks = how == '?' or how == '!'
 	replies[i] = renew(KEYS[i], asks and string.sub(lease, 1, -2) or lease, owner)
 	if asks or isPassed(owner) then
 		at = at + 1
@@ -86,6 +89,10 @@ for i = 1, permits do
 	if replies[i] == 1 and asks then
 		local tickets = redis.pcall('zcount', KEYS[at], '1', '+inf')
 		replies[i] = 1 + (type(tickets) == 'number' and tickets or 0)
+		local takes = how == '!' and redis.pcall('zcount', KEYS[at], '(1', '(2')
+		if type(takes) == 'number' and takes > 0 then
+			replies[i] = -replies[i]
+		end
 	end
 end
 return replies
