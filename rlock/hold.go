@@ -94,9 +94,9 @@ func WithNote(text string) AcquireOption {
 	return func(o *acquireOptions) { o.Note = &text }
 }
 
-// WithLine gives tenants turns at a fair lock or a semaphore (else errors.ErrUnsupported): calls
-// wait in a line for each text, cut off behind 64 bytes, and each line gets its turn, however long
-// the others are. A call without a line waits behind all that came before it.
+// WithLine gives tenants turns at a fair lock or a semaphore (else errors.ErrUnsupported): each text,
+// cut off behind 64 bytes, is a line of calls, and each line has its turn. A call without a line
+// joins behind all.
 func WithLine(tenant string) AcquireOption {
 	tenant = wire.Short(tenant, wire.MaxLine)
 	return func(o *acquireOptions) { o.Line = tenant }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/history"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // A caller is the goroutine of a lane.
@@ -274,6 +275,10 @@ func (k *call) fail(err error) {
 		outcome = history.Cancelled
 	}
 	k.record.End(history.Result{Outcome: outcome, Error: fmt.Sprint(err)})
+	k.c.run.face.call("inspect.HolderOf")
+	if h, ok := inspect.HolderOf(err); ok && h.Owner == "" {
+		k.c.run.problem("%s: the error knows a holder without an owner: %v", k, err)
+	}
 	k.judgeError(err)
 	k.judgeWait(err)
 	k.cancel()

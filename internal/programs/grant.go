@@ -96,6 +96,13 @@ func (g *grant) look() bool {
 // watch notes the end of a hold's context.
 func (g *grant) watch() {
 	r := g.run()
+	if g.call.o.ID%4 == 0 { // from then on renewals ask for waiters
+		r.face.call("rlock.Hold.Wanted")
+		r.face.call("rlock.Wanted")
+		if g.hold.Wanted() != rlock.Wanted(g.hold.Context()) {
+			r.problem("%s: its context has another channel", g.call)
+		}
+	}
 	<-g.hold.Context().Done()
 	over, cause := r.now(), context.Cause(g.hold.Context())
 	r.mu.Lock()

@@ -86,6 +86,17 @@ var questions = []struct {
 				c.run.problem("Locks yields a lock without a name")
 			}
 		}
+		for _, name := range []string{"inspect.Inspector.Watch", "inspect.Watch.Names", "inspect.Watch.Locks"} {
+			c.run.face.call(name)
+		}
+		watch := inspect.Of(c.m.main()).Watch()
+		names, _ := watch.Names(ctx)
+		states, errs := watch.Locks(ctx, names)
+		for i, state := range states {
+			if errs[i] == nil && state.Name != names[i] {
+				c.run.problem("a Watch shows %+v for %q", state, names[i])
+			}
+		}
 		return last
 	}},
 	{"inspect.Inspector.Held", func(c *caller, ctx context.Context, l *rlock.Lock) error {
@@ -100,6 +111,9 @@ var questions = []struct {
 		s := inspect.Of(c.m.main()).Stats()
 		if s.Held < 0 || s.Waiting < 0 || s.Acquired < s.AcquiredByHandoff || s.Renewals < s.RenewalsFailed {
 			c.run.problem("Stats shows %+v", s)
+		}
+		if c.run.face.call("inspect.Stats.Add"); s.Add(s).Acquired != 2*s.Acquired {
+			c.run.problem("Add shows %+v", s.Add(s))
 		}
 		return nil
 	}},

@@ -28,6 +28,9 @@ var uncalled = map[string]string{
 	"inspect.Process.String": "for people",
 	"inspect.Site.String":    "for people",
 
+	"rlock.WithTakeover": "the judge knows no holds that another owner ends: explore, stories and tests/losses have them",
+	"rlock.ErrTakenOver": "as WithTakeover",
+
 	"rlock.ErrPassed": "the cause of the end of a hold, which is an ErrNotHeld",
 }
 
@@ -90,7 +93,7 @@ func covers(t *testing.T, counts map[string]int) {
 		}
 		for i, a := range options {
 			for _, b := range options[i+1:] {
-				if pair(counts, a, b) == 0 {
+				if pair(counts, a, b) == 0 && uncalled[name+"."+a] == "" && uncalled[name+"."+b] == "" {
 					missing = append(missing, a+" with "+b)
 				}
 			}
