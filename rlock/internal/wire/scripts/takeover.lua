@@ -22,13 +22,15 @@ local lock, queue, args = KEYS[1], KEYS[2], ARGV
 local leaves = ARGV[4] == '1'
 local member = ARGV[leaves and 7 or 6]
 
--- Returns whether the ticket has the lock, which is a hash or a sorted set.
+-- Returns whether the ticket has the lock, which is a hash or a sorted set of permits with the ends
+-- of their leases.
 local function owns(ticket)
 	local found = redis.pcall('hexists', lock, ticket)
 	if found == 0 then
 		found = redis.call('hexists', lock, ticket .. ':write')
 	elseif type(found) == 'table' then
-		return type(redis.pcall('zscore', lock, ticket)) == 'string'
+		local ends, now = redis.pcall('zscore', lock, ticket), redis.call('time')
+		return type(ends) == 'string' and tonumber(ends) > now[1] * 1000 + math.floor(now[2] / 1000)
 	end
 	return found == 1
 end
@@ -37,9 +39,12 @@ local undone = redis.pcall('zrangebyscore', queue, '1', '1')
 if not undone.err then -- else the step has the error
 	if ARGV[5] == '1' and not owns(ticketOf(member)) then
 		local before = redis.call('zrangebyscore', queue, '(1', '(2', 'withscores')
+		local absent = redis.call('exists', queue) == 0
 		redis.call('zadd', queue, 'nx', string.format('%.17g', (tonumber(before[#before]) or 1) + 2 ^ -20), member)
-		if redis.call('pttl', queue) == -1 then
-			redis.call('pexpire', queue, '60000')
+		local expires = absent and redis.pcall('pexpire', queue, '60000')
+		if type(expires) == 'table' then -- a queue that cannot expire: the ticket has not joined
+			redis.call('zrem', queue, member)
+			return expires
 		end
 	end
 	for _, other in ipairs(undone) do
