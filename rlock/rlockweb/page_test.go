@@ -358,6 +358,11 @@ func TestThePageOfALockTellsWhatHappens(t *testing.T) {
 	s.take(p.NewLock("orders:1"), rlock.WithLease(1500*time.Millisecond)) // it is not renewed
 	page.await("lost", has("its lease ended, and was not renewed"))
 	page.await("findings", func() bool { return strings.Contains(page.html["findings"], "CONFIG SET appendonly yes") })
+
+	s.take(p.NewFairLock("fair"))
+	lines := s.watch("?l=" + idOf("fair"))
+	go func() { _, _ = q.NewFairLock("fair").Acquire(s.ctx, rlock.WithLine("<acme>")) }()
+	lines.await("a line", func() bool { return strings.Contains(lines.html["lock"], "in line &lt;acme&gt;") })
 }
 
 func TestThePageOfAnotherKeySaysSo(t *testing.T) {
