@@ -36,10 +36,11 @@ func (t table) find(verb string) row {
 type generator struct {
 	*rand.Rand
 	world *World
-	last  int // the number of the last operation
-	depth int // of holds
-	outer *Op // the operation whose hold the drawn one is in
-	wide  int // of so many locks it draws one; 0: of the few
+	last  int    // the number of the last operation
+	depth int    // of holds
+	outer *Op    // the operation whose hold the drawn one is in
+	wide  int    // of so many locks it draws one; 0: of the few
+	later uint64 // the number of draws of later options
 }
 
 // Generate returns the program of a seed, in its world after the changes.
@@ -264,15 +265,20 @@ func (g *generator) context() Choice {
 	return Choice{Name: "timeout", D: d}
 }
 
-// options draws the options of a call for a lock.
+// options draws the options of a call for a lock. Those that came later have a source of their own,
+// so that a seed remains the program that the ledger and the commits mean.
 func (g *generator) options(l Lock) (all []Choice) {
 	for _, o := range options {
-		in := o.in
+		in, from := o.in, g
 		if o.fits != nil && !o.fits(l) {
 			in *= 8 // which it refuses
 		}
-		if g.in(in) {
-			all = append(all, o.draw(g, l))
+		if o.name == "WithNote" || o.name == "WithLine" {
+			g.later++
+			from = &generator{Rand: rand.New(rand.NewPCG(g.later, 49))}
+		}
+		if from.in(in) {
+			all = append(all, o.draw(from, l))
 		}
 	}
 	return all
