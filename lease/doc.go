@@ -1,5 +1,5 @@
-// Package lease keeps leases alive. It has the times at which they are due ([Wheel]), the batches
-// in which they are sent ([Keeper]), and the part of a lease that must not be relied on ([Drift]).
+// Package lease keeps leases alive. A [Wheel] has the times at which leases are due, a [Keeper] sends
+// due leases in batches, and [Drift] is the part of a lease that must not be relied on.
 // It knows nothing of locks, nor of Redis.
 //
 // # The keeper

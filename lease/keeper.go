@@ -32,8 +32,8 @@ type Keeper struct {
 	// the pace of their last send, in the order of the nudges.
 	ready, paced fifo
 
-	// wakesAt is the time at which the goroutine wakes by itself. A later time need not wake it,
-	// which makes Schedule and Stop cheap.
+	// wakesAt is the time at which the goroutine wakes by itself. Schedule and Stop are cheap, because
+	// a later time need not wake it.
 	wakesAt time.Duration
 	// wokenFor is the time for which the goroutine was woken since it last slept; awake if it was
 	// not woken for a later time.
@@ -102,8 +102,8 @@ func (k *Keeper) Schedule(r Renewable, at time.Time) {
 
 // Nudge makes the keeper ask r as soon as possible: when its last send is over, and began at least
 // a pace ago. Nudges that come before r is asked are one, and cost a few nanoseconds each. Make the
-// change before the nudge, under the mutex under which Due and Send look at r: then the command
-// that is sent shows the change.
+// change before the nudge, under the mutex under which Due and Send look at r: then the next
+// command shows the change.
 //
 // No send begins sooner than a pace after the last one of r. Due is called at most a pace after the
 // nudge, or after the end of the flight if it ends later. If the node of r does not answer, r waits
@@ -281,8 +281,8 @@ func (k *Keeper) makeUrgentLocked(e *Entry) {
 // hundred thousand are due together, Schedule and Stop go on in between.
 const chunk = 64
 
-// askLocked asks the first n entries of ready, or fewer if they have left it, and puts the entries
-// that are due into the batches of their groups. It releases the mutex while it asks.
+// askLocked asks the first n entries of ready, or fewer if ready has fewer, and puts due entries into
+// the batches of their groups. It releases the mutex while it asks.
 func (k *Keeper) askLocked(n int) {
 	var asked [chunk]struct {
 		owner Renewable
@@ -370,8 +370,8 @@ func (k *Keeper) lineUpLocked(e *Entry) {
 	k.wakeByLocked(awake)
 }
 
-// wakeByLocked makes sure that the goroutine is awake at the given time: if it would sleep longer,
-// it is woken now, and sets its timer anew.
+// wakeByLocked makes sure that the goroutine is awake at the given time: it wakes a goroutine that
+// would sleep longer, which then sets its timer anew.
 func (k *Keeper) wakeByLocked(at time.Duration) {
 	if at >= k.wakesAt {
 		return

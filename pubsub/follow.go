@@ -13,7 +13,7 @@ import (
 // one lives on and keeps its connections. The client's commands follow the address when their
 // connection is opened anew. The subscriptions would stay with the old server, and no message would
 // come. So a connection asks its server for its run id before it subscribes, and the hub compares
-// that with the run id of the commands' server: once for each connection, and whenever
+// the run ids of this server and of the commands' server: once for each connection, and whenever
 // [Hub.CheckServer] is called. A connection that leads elsewhere is opened again.
 //
 // A server that does not say its run id is believed to be the right one. In a Cluster nothing is

@@ -59,7 +59,7 @@ type Holder struct {
 	Permits int           // the number of permits of a semaphore that the holder has; 0 for other locks
 	Count   int64         // the number of the holder's levels, by the last mirror
 	Shared  bool          // the holder is a reader
-	Passed  bool          // Hold.Pass has passed the lock on and nobody has resumed it, or it stays by WithMinHold: it ends with the lease
+	Passed  bool          // the holder has given the lock up, by Hold.Pass or WithMinHold, and the lock stays until a Resume or the end of the lease
 	Foreign bool          // the holder is a client of Redisson, or an unknown one
 	Process *Process      // the holder's process; nil if it is not known
 }

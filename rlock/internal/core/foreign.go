@@ -76,7 +76,7 @@ func (l *Lock) foreignLook(t *Tenure, a Reply, now Now) Span {
 	l.listenForeign()
 	if a.Window > 0 {
 		if d = min(d, a.Window+c.Slack); a.Window > c.Foreign.WindowLook {
-			d = min(d, c.jitter(c.Foreign.WindowLook)) // foreign clients that only poll may have this window, and notify nobody when it ends
+			d = min(d, c.jitter(c.Foreign.WindowLook)) // foreign clients that only poll may have this window, and send no message at its end
 		}
 	}
 	if a.Foreign {

@@ -28,7 +28,7 @@ func (a *app) web() *cobra.Command {
 		Short: "Show the locks in a browser",
 		Long: `web serves a page for browsers: the locks that are held, with their holders, leases and
 waiters, and what happens to each while one looks. What changes is seen within a second.
-While nobody looks it sends no commands.
+Without a viewer it sends no commands.
 
 The page has no login. By default only this machine reaches it; to show it to others put a
 proxy with a login before it, under any path, or mount package rlockweb in a service.

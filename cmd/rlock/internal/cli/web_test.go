@@ -50,5 +50,5 @@ func TestWebServesThePageToThisMachine(t *testing.T) {
 	code, _ := get("/unlock?l=eA", "")
 	assert.Equal(t, http.StatusForbidden, code)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, cmd.Wait(), "it ends while somebody looks")
+	require.NoError(t, cmd.Wait(), "the command ends although a page is open")
 }

@@ -37,7 +37,7 @@ const Forever time.Duration = -1
 type Job struct {
 	Name     string
 	New      func(client *rlock.Client, name string) *rlock.Lock
-	Note     string        // which job it is, for others that look at the lock
+	Note     string        // the note of the lock: the job, for other users of the lock
 	Permits  int           // the number of permits to take of a semaphore; 1 for any other lock
 	MinHold  time.Duration // the least time for which the lock stays; 0 for as long as the command runs
 	Takeover time.Duration // the grace of the holders that the lock is taken over from; negative for a job that waits for its turn
