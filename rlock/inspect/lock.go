@@ -45,6 +45,20 @@ type Lock struct {
 	Unresolved error
 }
 
+// KindName returns the kind in words, for people: a read-write lock with its mode, and "fenced" for
+// a lock whose tokens were read.
+func (l Lock) KindName() string {
+	switch {
+	case l.Kind == KindReadWrite && len(l.Holders) > 0 && l.Holders[0].Shared:
+		return "read-write (read)"
+	case l.Kind == KindReadWrite && len(l.Holders) > 0:
+		return "read-write (write)"
+	case l.Token > 0:
+		return "fenced"
+	}
+	return string(l.Kind)
+}
+
 // A Holder is one owner that holds a lock.
 //
 // Note and Since are known for a hold with rlock.WithNote, and Since is by the clock of the holder's

@@ -260,19 +260,6 @@ func (p *page) changes(v *viewer, sent map[string]string) change {
 // DOM returns the id of the row.
 func (r *record) DOM() string { return "r" + hashOf(r.Name)[:16] }
 
-// KindName returns the kind, with the mode of a read-write lock.
-func (r *record) KindName() string {
-	switch {
-	case r.Kind == inspect.KindReadWrite && len(r.Holders) > 0 && r.Holders[0].Shared:
-		return "read-write (read)"
-	case r.Kind == inspect.KindReadWrite && len(r.Holders) > 0:
-		return "read-write (write)"
-	case r.Token > 0:
-		return "fenced"
-	}
-	return string(r.Kind)
-}
-
 // HolderName names the holder, or counts them.
 func (r *record) HolderName() string {
 	text, permits := fmt.Sprintf("%d holders", r.HolderCount), 0

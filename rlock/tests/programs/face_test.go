@@ -27,6 +27,7 @@ var uncalled = map[string]string{
 	"rlock.ErrUnsupported":   "the embedded server knows all commands",
 	"inspect.Process.String": "for people",
 	"inspect.Site.String":    "for people",
+	"inspect.Lock.KindName":  "for people",
 
 	"rlock.WithTakeover": "the judge knows no holds that another owner ends: explore, stories and tests/losses have them",
 	"rlock.ErrTakenOver": "as WithTakeover",

@@ -49,7 +49,7 @@ func CellsOf(i inspect.Lock) Cells {
 	if i.Foreign > 0 {
 		waiting += fmt.Sprintf(" + %d of Redisson", i.Foreign)
 	}
-	return Cells{Printable(i.Name), kind(i), holders(i), depth(i), lease(i), waiting}
+	return Cells{Printable(i.Name), i.KindName(), holders(i), depth(i), lease(i), waiting}
 }
 
 // Flush writes the table.
@@ -60,7 +60,7 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(w, "Name:\t%s\n", Printable(i.Name))
 	if i.Kind != inspect.KindUnknown {
-		fmt.Fprintf(w, "Kind:\t%s\n", kind(i))
+		fmt.Fprintf(w, "Kind:\t%s\n", i.KindName())
 	}
 	switch {
 	case i.HolderCount == 0:
@@ -159,18 +159,6 @@ func waiting(i inspect.Lock) string {
 		return fmt.Sprintf("%s, %d of Redisson", text, i.Foreign)
 	}
 	return text
-}
-
-func kind(i inspect.Lock) string {
-	switch {
-	case i.Kind == inspect.KindReadWrite && len(i.Holders) > 0 && i.Holders[0].Shared:
-		return "read-write (read)"
-	case i.Kind == inspect.KindReadWrite && len(i.Holders) > 0:
-		return "read-write (write)"
-	case i.Token > 0:
-		return "fenced"
-	}
-	return string(i.Kind)
 }
 
 // holders names the holder, or counts them. It says how many permits of a semaphore they have if
