@@ -11,32 +11,20 @@ import (
 	"github.com/go-rlock/rlock/internal/golden"
 )
 
-// Each file of testdata has stories of one lock: a block has events, of which a line has one or
-// several, and below "----" what they bring about. Every command that is due is polled for, and
-// waits for its answer; time is ticks, or milliseconds of a client with real times. The events are
-// those of happens. A lock begins anew with the event client, and its outcome behind "--".
+// A file of testdata has a topic, and a case of it is a story of one lock: see [golden.Case]. The
+// commands are those of happens. Every command to Redis that is due is polled for, and waits for its
+// answer; time is ticks, or milliseconds of a client with real times. A case may begin anew by client.
 func TestTraces(t *testing.T) {
-	golden.Each(t, func(t *testing.T, text string) string {
+	golden.Cases(t, false, func(t *testing.T, c *golden.Case) {
 		var s story
-		var out strings.Builder
-		for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
-			events, _, _ := strings.Cut(block, "\n----")
-			for line := range strings.SplitSeq(events, "\n") {
-				if line[0] == '#' {
-					continue
-				}
-				for event := range strings.SplitSeq(line, "; ") {
-					s.happens(t, event)
-				}
+		c.Tell(t, func(command string) []string {
+			if command != "" {
+				s.happens(t, command)
 			}
-			fmt.Fprintf(&out, "%s\n----\n", events)
-			for _, told := range s.told {
-				fmt.Fprintln(&out, told)
-			}
-			fmt.Fprintln(&out)
+			told := s.told
 			s.told = nil
-		}
-		return strings.TrimSpace(out.String()) + "\n"
+			return told
+		})
 	})
 }
 
@@ -198,9 +186,6 @@ func (s *story) happens(t *testing.T, line string) {
 	}
 	switch fields[0] {
 	case "client":
-		if len(s.told) > 0 {
-			s.tell("--")
-		}
 		s.now = Now{100, 100}
 		s.client, s.states = &Client{Config: w.config()}, map[ID]tenureState{}
 		s.client.Changed = s.changed

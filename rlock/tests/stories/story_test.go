@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,17 +20,15 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
 // TestStories runs the stories in testdata, each in virtual time on servers of its own. A file has
-// a topic. A story is a paragraph: its title behind a #, what happens, and below "----" what was
-// told of it, which -rewrite writes: review it as you would an assertion. What is told at one
-// moment is in the order of who tells it, and begins with the time if that is later than before. At
-// the end the clients are closed, and keys that are left are told.
+// a topic, and a story is a [golden.Case]: what happens, and what was told of it. What is told at
+// one moment is in the order of who tells it, and begins with the time if that is later than before.
+// At the end the clients are closed, and keys that are left are told.
 //
 //	clients p q                     two clients, each with a network of its own
 //	client p lease=3s observed      one with that Config, whose Observer (logs: whose Logger) tells all; most
@@ -52,37 +49,19 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 // the context of the hold h, with=h one with that hold, beyond=h its context without its end, as=me
 // that of an owner, within=1s one that ends, ended one that has, and says tells the whole error.
 func TestStories(t *testing.T) {
-	golden.Files(t, func(t *testing.T, file, text string) {
-		stories := strings.Split(strings.TrimSpace(text), "\n\n")
-		if *golden.Rewrite {
-			t.Cleanup(func() {
-				assert.NoError(t, os.WriteFile(file, []byte(strings.Join(stories, "\n\n")+"\n"), 0o644))
-			})
-		} else {
-			t.Parallel()
+	golden.Cases(t, true, func(t *testing.T, c *golden.Case) {
+		tell := func(t *testing.T, w *testbed.VirtualKind) {
+			s := newStory(w)
+			s.timed = !strings.HasSuffix(c.First(), "untimed")
+			c.Tell(t, s.does)
 		}
-		for i, text := range stories {
-			happens, want, _ := strings.Cut(text, "\n----")
-			title, events, titled := strings.Cut(happens, "\n")
-			require.True(t, titled && title[0] == '#', "a story has a title: %s", text)
-			tell := func(t *testing.T, w *testbed.VirtualKind) {
-				got := strings.Join(newStory(w).run(events), "\n")
-				if !*golden.Rewrite {
-					assert.Equal(t, strings.TrimPrefix(want, "\n"), got)
-				} else if w.Kind.Name == "plain" || w.Kind.Name == "" {
-					stories[i] = happens + "\n----\n" + got
-				}
-			}
-			t.Run(title[2:], func(t *testing.T) {
-				if strings.HasPrefix(events, "each kind") {
-					testbed.EachVirtualKind(t, tell)
-					return
-				}
-				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-					tell(t, &testbed.VirtualKind{World: w, Worlds: []*testbed.World{w}})
-				})
-			})
+		if strings.HasPrefix(c.First(), "each kind") {
+			testbed.EachVirtualKind(t, tell)
+			return
 		}
+		testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+			tell(t, &testbed.VirtualKind{World: w, Worlds: []*testbed.World{w}})
+		})
 	})
 }
 
@@ -94,6 +73,8 @@ type story struct {
 	sent   map[string]int // scripts of each peer, until sent was asked for
 	owners map[string]rlock.Owner
 	calls  map[string]*call // the last of each name
+	timed  bool             // when something is told, and that was last
+	last   time.Duration
 
 	mu   sync.Mutex // guards the fields below
 	told []line
@@ -123,27 +104,31 @@ func newStory(w *testbed.VirtualKind) *story {
 	}
 }
 
-func (s *story) run(events string) (lines []string) {
-	first, _, _ := strings.Cut(events, "\n")
-	timed, last := !strings.HasSuffix(first, "untimed"), time.Duration(0)
-	takes := func() {
-		synctest.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		slices.SortStableFunc(s.told, func(a, b line) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
-		for _, l := range s.told {
-			text := s.named(strings.TrimSpace(l.by + " " + l.text))
-			if timed && l.at != last {
-				text = "+" + l.at.String() + " " + text
-			}
-			lines, last = append(lines, text), l.at
+// does lets one event happen, and returns what is told of it; the event "" is the end.
+func (s *story) does(event string) []string {
+	if event == "" {
+		s.ends()
+	} else {
+		s.happens(strings.ReplaceAll(event, "JAVA", testbed.ForeignOwner))
+	}
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortStableFunc(s.told, func(a, b line) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+	var lines []string
+	for _, l := range s.told {
+		text := s.named(strings.TrimSpace(l.by + " " + l.text))
+		if s.timed && l.at != s.last {
+			text = "+" + l.at.String() + " " + text
 		}
-		s.told = nil
+		lines, s.last = append(lines, text), l.at
 	}
-	for _, text := range strings.Split(strings.ReplaceAll(events, "; ", "\n"), "\n") {
-		s.happens(strings.ReplaceAll(text, "JAVA", testbed.ForeignOwner))
-		takes()
-	}
+	s.told = nil
+	return lines
+}
+
+// ends closes the clients, and tells what they have left behind.
+func (s *story) ends() {
 	for _, c := range s.calls {
 		c.cancel()
 	}
@@ -159,8 +144,6 @@ func (s *story) run(events string) (lines []string) {
 	if keys := s.keys(); keys != "" {
 		s.tell("left behind:", "%s", keys)
 	}
-	takes()
-	return lines
 }
 
 // words are those of an event: options, and others.
@@ -212,7 +195,7 @@ func (s *story) happens(event string) {
 	verb, rest, _ := strings.Cut(event, " ")
 	w := wordsOf(rest)
 	if p := s.peers[verb]; p != nil {
-		s.does(verb, p, w)
+		s.acts(verb, p, w)
 		return
 	}
 	name := strings.Join(w.plain[:min(1, len(w.plain))], "")
@@ -304,8 +287,8 @@ func (s *story) configure(name string, w words, c *rlock.Config) {
 	}
 }
 
-// does lets a client do something.
-func (s *story) does(client string, p *testbed.Peer, w words) {
+// acts lets a client do something.
+func (s *story) acts(client string, p *testbed.Peer, w words) {
 	verb, who := w.plain[0], client
 	if w.plain = w.plain[1:]; len(w.plain) > 0 {
 		who = w.plain[0]
