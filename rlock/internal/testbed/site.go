@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/docs"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/inspect"
@@ -545,19 +546,12 @@ func (s *Site) whileHeld(hold *rlock.Hold, met func() bool) error {
 	}
 }
 
-// DocumentedACL returns the words of the ACL line of that name in docs/operations.md, from the
-// user's name on. It stands alone in the code block after a comment with the name.
+// DocumentedACL returns the rules of the ACL line of that name in docs/operations.md.
 func DocumentedACL(t *testing.T, name string) []string {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/operations.md")
-	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "<!-- acl:"+name+" -->\n```\n")
-	require.True(t, found, "docs/operations.md has no ACL line %q", name)
-	line, _, _ := strings.Cut(rest, "\n```")
-	words := strings.Fields(line)
-	require.Equal(t, []string{"ACL", "SETUSER", "locks"}, words[:3], line)
-	require.NotContains(t, line, "\n", "it can be pasted into redis-cli")
-	return words[3:]
+	rules := docs.Rights(name)
+	require.NotEmpty(t, rules, "docs/operations.md has no ACL line %q", name)
+	return rules
 }
 
 // AclLines returns the names of the ACL lines that a user of the lock needs.
