@@ -24,21 +24,16 @@ import (
 func eachWay(t *testing.T, o redis.Options) {
 	t.Helper()
 	rdb := live(t, redis.NewClient(new(o))) // which fills in o
-	convert := map[string]func() (rueidis.ClientOption, error){
-		"the options":        func() (rueidis.ClientOption, error) { return goredis.FromOptions(new(o)) },
-		"a client":           func() (rueidis.ClientOption, error) { return goredis.FromClient(rdb) },
-		"a universal client": func() (rueidis.ClientOption, error) { return goredis.FromClient(redis.UniversalClient(rdb)) },
-	}
+	ways := map[string]any{"the options": new(o), "a client": rdb}
 	if o.Network == "" {
-		u := &redis.UniversalOptions{
+		ways["universal options"] = &redis.UniversalOptions{
 			Addrs: []string{o.Addr}, DB: o.DB, Dialer: o.Dialer, TLSConfig: o.TLSConfig, Protocol: o.Protocol, ClientName: o.ClientName,
 			Username: o.Username, Password: o.Password, DisableIdentity: o.DisableIdentity,
 		}
-		convert["universal options"] = func() (rueidis.ClientOption, error) { return goredis.FromUniversal(u) }
 	}
-	for way, from := range convert {
+	for way, options := range ways {
 		t.Run(way, func(t *testing.T) {
-			option, err := from()
+			option, err := from(options)
 			require.NoError(t, err)
 			lockWith(t, option, rdb)
 		})
@@ -60,7 +55,7 @@ func TestASingleServer(t *testing.T) {
 		"the network":                {Addr: s.Addr(), Network: "tcp4"},
 		"no identity":                {Addr: s.Addr(), DisableIdentity: true},
 		"timeouts":                   {Addr: s.Addr(), DialTimeout: redistest.Hang, ReadTimeout: -1, WriteTimeout: -2},
-		"fields without counterpart": {Addr: s.Addr(), PoolSize: 1, MaxRetries: -1, ConnMaxLifetime: time.Minute},
+		"a pool, and retries":        {Addr: s.Addr(), PoolSize: 1, MaxRetries: -1, ConnMaxLifetime: time.Minute, ContextTimeoutEnabled: true},
 		"a name for the connections": {Addr: s.Addr(), ClientName: "orders"},
 	} {
 		t.Run(name, func(t *testing.T) { eachWay(t, o) })
@@ -68,7 +63,7 @@ func TestASingleServer(t *testing.T) {
 }
 
 func TestAnEmptyAddressIsThatOfGoRedis(t *testing.T) {
-	option, err := goredis.FromOptions(&redis.Options{})
+	option, err := from(&redis.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"localhost:6379"}, option.InitAddress)
 }
@@ -137,23 +132,19 @@ func TestASentinel(t *testing.T) {
 		u := &redis.UniversalOptions{Addrs: sentinels, MasterName: primary, DB: 1}
 		rdb := live(t, redis.NewUniversalClient(u))
 
-		t.Run("failover options", func(t *testing.T) {
-			option, err := goredis.FromFailover(&redis.FailoverOptions{MasterName: primary, SentinelAddrs: sentinels, DB: 1})
-			require.NoError(t, err)
-			lockWith(t, option, rdb)
-		})
-		t.Run("universal options", func(t *testing.T) {
-			option, err := goredis.FromUniversal(u)
-			require.NoError(t, err)
-			lockWith(t, option, rdb)
-		})
-		t.Run("universal options for a cluster client", func(t *testing.T) {
-			u := *u
-			u.IsClusterMode = true
-			option, err := goredis.FromUniversal(&u)
-			require.NoError(t, err)
-			lockWith(t, option, rdb)
-		})
+		clusterLike := *u
+		clusterLike.IsClusterMode = true
+		for name, options := range map[string]any{
+			"failover options":                       &redis.FailoverOptions{MasterName: primary, SentinelAddrs: sentinels, DB: 1},
+			"universal options":                      u,
+			"universal options for a cluster client": &clusterLike,
+		} {
+			t.Run(name, func(t *testing.T) {
+				option, err := from(options)
+				require.NoError(t, err)
+				lockWith(t, option, rdb)
+			})
+		}
 		t.Run("with a Dialer", func(t *testing.T) {
 			var dialled atomic.Int64
 			option, err := goredis.FromFailover(&redis.FailoverOptions{MasterName: primary, SentinelAddrs: sentinels, DB: 1,
@@ -180,21 +171,15 @@ func TestACluster(t *testing.T) {
 	redistest.Over(t, []redistest.Kind{redistest.KindCluster}, func(t *testing.T, s *redistest.Server) {
 		addrs := s.Options().InitAddress
 		rdb := live(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}))
-		for name, from := range map[string]func() (rueidis.ClientOption, error){
-			"cluster options": func() (rueidis.ClientOption, error) { return goredis.FromCluster(&redis.ClusterOptions{Addrs: addrs}) },
-			"a client":        func() (rueidis.ClientOption, error) { return goredis.FromClient(rdb) },
-			"several addresses": func() (rueidis.ClientOption, error) {
-				return goredis.FromUniversal(&redis.UniversalOptions{Addrs: addrs})
-			},
-			"one address, said so": func() (rueidis.ClientOption, error) {
-				return goredis.FromUniversal(&redis.UniversalOptions{Addrs: addrs[:1], IsClusterMode: true})
-			},
-			"one address, protocol2": func() (rueidis.ClientOption, error) {
-				return goredis.FromCluster(&redis.ClusterOptions{Addrs: addrs[:1], Protocol: 2})
-			},
+		for name, options := range map[string]any{
+			"cluster options":        &redis.ClusterOptions{Addrs: addrs, PoolSize: 3},
+			"a client":               rdb,
+			"several addresses":      &redis.UniversalOptions{Addrs: addrs},
+			"one address, said so":   &redis.UniversalOptions{Addrs: addrs[:1], IsClusterMode: true},
+			"one address, protocol2": &redis.ClusterOptions{Addrs: addrs[:1], Protocol: 2},
 		} {
 			t.Run(name, func(t *testing.T) {
-				option, err := from()
+				option, err := from(options)
 				require.NoError(t, err)
 				client := lockWith(t, option, rdb)
 				for _, name := range []string{"a", "b", "c", "d"} { // on several nodes
@@ -220,14 +205,8 @@ func TestTimeoutsThatAreSetAreConverted(t *testing.T) {
 		"the larger of the commands": {redis.Options{DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: 4 * time.Second}, time.Second, 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, from := range []func() (rueidis.ClientOption, error){
-				func() (rueidis.ClientOption, error) { o := test.options; return goredis.FromOptions(&o) },
-				func() (rueidis.ClientOption, error) {
-					o := test.options
-					return goredis.FromClient(live(t, redis.NewClient(&o)))
-				},
-			} {
-				option, err := from()
+			for _, options := range []any{new(test.options), live(t, redis.NewClient(new(test.options)))} {
+				option, err := from(options)
 				require.NoError(t, err)
 				assert.Equal(t, test.dial, option.Dialer.Timeout)
 				assert.Equal(t, test.command, option.ConnWriteTimeout)

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/auth"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,10 +19,9 @@ import (
 
 // A vault has the password of the user alice, for each kind of provider.
 type vault struct {
-	mu        sync.Mutex // protects all
-	password  string
-	err       error
-	listeners []auth.CredentialsListener
+	mu       sync.Mutex // protects all
+	password string
+	err      error
 }
 
 func (v *vault) get() (username, password string) {
@@ -41,17 +38,6 @@ func (v *vault) getContext(ctx context.Context) (username, password string, err 
 	return username, password, v.err
 }
 
-// Subscribe calls the listener at once, as the provider of Entra ID does.
-func (v *vault) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.err != nil {
-		return nil, nil, v.err
-	}
-	v.listeners = append(v.listeners, l)
-	return auth.NewBasicCredentials("alice", v.password), func() error { return nil }, nil
-}
-
 // rotate changes the password at the server and in the vault, and ends all connections.
 func (v *vault) rotate(t *testing.T, s *redistest.Server, password string) {
 	t.Helper()
@@ -60,27 +46,18 @@ func (v *vault) rotate(t *testing.T, s *redistest.Server, password string) {
 	require.NoError(t, admin.Do(t.Context(), set).Error()) // which ends the connections of alice only with a rule off
 	v.mu.Lock()
 	v.password = password
-	listeners := v.listeners
 	v.mu.Unlock()
-	for _, l := range listeners {
-		l.OnNext(auth.NewBasicCredentials("alice", password))
-	}
 	require.NoError(t, admin.Do(t.Context(), admin.B().Arbitrary("CLIENT", "KILL", "USER", "alice").Build()).Error())
 }
 
 func TestProvidersOfCredentialsAreAskedForEachConnection(t *testing.T) {
 	s := redistest.Standalone(t)
+	wrong := func() (username, password string) { return "alice", "wrong" }
 	for name, options := range map[string]func(v *vault) *redis.Options{
 		"CredentialsProvider":        func(v *vault) *redis.Options { return &redis.Options{CredentialsProvider: v.get} },
 		"CredentialsProviderContext": func(v *vault) *redis.Options { return &redis.Options{CredentialsProviderContext: v.getContext} },
-		"StreamingCredentialsProvider": func(v *vault) *redis.Options {
-			return &redis.Options{StreamingCredentialsProvider: v}
-		},
 		"the context's before the other": func(v *vault) *redis.Options {
 			return &redis.Options{CredentialsProviderContext: v.getContext, CredentialsProvider: wrong, Password: "wrong"}
-		},
-		"the streaming one before all": func(v *vault) *redis.Options {
-			return &redis.Options{StreamingCredentialsProvider: v, CredentialsProvider: wrong, CredentialsProviderContext: wrongContext, Password: "wrong"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,52 +75,6 @@ func TestProvidersOfCredentialsAreAskedForEachConnection(t *testing.T) {
 			}, redistest.Hang, 10*time.Millisecond, "over a connection with the new password")
 		})
 	}
-}
-
-func wrong() (username, password string) { return "alice", "wrong" }
-
-func wrongContext(context.Context) (username, password string, err error) {
-	return "alice", "wrong", nil
-}
-
-func TestAClusterHasProvidersOfCredentials(t *testing.T) {
-	redistest.Over(t, []redistest.Kind{redistest.KindCluster}, func(t *testing.T, s *redistest.Server) {
-		v := new(vault)
-		for _, node := range s.Nodes() {
-			v.rotate(t, node, "secret")
-		}
-		o := &redis.ClusterOptions{Addrs: s.Options().InitAddress, StreamingCredentialsProvider: v}
-		option, err := goredis.FromCluster(o)
-		require.NoError(t, err)
-		lockWith(t, option, live(t, redis.NewClusterClient(o)))
-		for _, node := range s.Nodes() {
-			admin := node.Client(t)
-			require.NoError(t, admin.Do(t.Context(), admin.B().AclDeluser().Username("alice").Build()).Error())
-		}
-	})
-}
-
-func TestAStreamHasOneSubscriptionAndTheNewestCredentials(t *testing.T) {
-	v := &vault{password: "first", err: errors.New("the vault is closed")}
-	option, err := goredis.FromOptions(&redis.Options{StreamingCredentialsProvider: v})
-	require.NoError(t, err)
-
-	_, err = option.AuthCredentialsFn(rueidis.AuthCredentialsContext{})
-	require.ErrorIs(t, err, v.err)
-	assert.Empty(t, v.listeners)
-	v.err = nil
-	for range 3 {
-		credentials, err := option.AuthCredentialsFn(rueidis.AuthCredentialsContext{})
-		require.NoError(t, err)
-		assert.Equal(t, []string{"alice", "first"}, []string{credentials.Username, credentials.Password})
-		assert.WithinDuration(t, time.Now().Add(30*time.Second), credentials.RefreshAfter, 10*time.Second)
-	}
-	require.Len(t, v.listeners, 1)
-	v.listeners[0].OnError(errors.New("no new password yet"))
-	v.listeners[0].OnNext(auth.NewBasicCredentials("alice", "second"))
-	credentials, err := option.AuthCredentialsFn(rueidis.AuthCredentialsContext{})
-	require.NoError(t, err)
-	assert.Equal(t, "second", credentials.Password)
 }
 
 func TestTheErrorOfAProviderIsThatOfNew(t *testing.T) {

@@ -2,10 +2,6 @@ package goredis_test
 
 import (
 	"context"
-	"os"
-	"reflect"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -20,77 +16,61 @@ import (
 func TestOptionsThatCannotBeConvertedAreRefused(t *testing.T) {
 	connected := func(context.Context, *redis.Conn) error { return nil }
 	slots := func(context.Context) ([]redis.ClusterSlot, error) { return nil, nil }
-	provider := func() (username, password string) { return "", "" }
 	addrs := []string{"127.0.0.1:1"}
-
-	client := func(c redis.UniversalClient) func() (rueidis.ClientOption, error) {
-		return func() (rueidis.ClientOption, error) {
-			t.Cleanup(func() {
-				if v := reflect.ValueOf(c); c != nil && (v.Kind() != reflect.Pointer || !v.IsNil()) {
-					_ = c.Close()
-				}
-			})
-			return goredis.FromClient(c)
+	for says, options := range map[string][]any{
+		"OnConnect is set":           {&redis.Options{OnConnect: connected}, &redis.UniversalOptions{MasterName: "m", OnConnect: connected}},
+		"Limiter is set":             {&redis.Options{Limiter: limiter{}}},
+		"ReadOnly is set, and repli": {&redis.ClusterOptions{Addrs: addrs, ReadOnly: true}, &redis.UniversalOptions{IsClusterMode: true, ReadOnly: true, Addrs: addrs}, live(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, RouteByLatency: true}))},
+		"RouteByLatency is set":      {&redis.ClusterOptions{Addrs: addrs, RouteByLatency: true}},
+		"RouteRandomly is set":       {&redis.FailoverOptions{MasterName: "m", SentinelAddrs: addrs, RouteRandomly: true}},
+		"ReplicaOnly is set":         {&redis.UniversalOptions{MasterName: "m", ReadOnly: true}},
+		"UseDisconnectedReplicas is": {&redis.FailoverOptions{MasterName: "m", SentinelAddrs: addrs, UseDisconnectedReplicas: true}},
+		"FromOptions for one server": {&redis.ClusterOptions{Addrs: addrs, ClusterSlots: slots}},
+		"Config.Client":              {&redis.FailoverOptions{MasterName: "m", SentinelAddrs: addrs, CredentialsProvider: func() (string, string) { return "", "" }}},
+		"Addrs is empty":             {&redis.ClusterOptions{}},
+		"MasterName or":              {&redis.FailoverOptions{SentinelAddrs: addrs}, &redis.FailoverOptions{MasterName: "m"}},
+		"options are nil":            {(*redis.Options)(nil), (*redis.ClusterOptions)(nil), (*redis.FailoverOptions)(nil), (*redis.UniversalOptions)(nil)},
+		"client is nil":              {nil, (*redis.Client)(nil)},
+		"NewRedLock":                 {live(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addrs[0]}}))},
+		"goredis_test.wrapped":       {wrapped{live(t, redis.NewClient(&redis.Options{Addr: addrs[0]}))}},
+		"call FromFailover": {
+			live(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: addrs})),
+			live(t, redis.NewFailoverClusterClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: addrs})),
+		},
+	} {
+		for _, o := range options {
+			_, err := from(o)
+			require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+			assert.ErrorContains(t, err, says)
 		}
 	}
-	cluster := func(o redis.ClusterOptions) func() (rueidis.ClientOption, error) {
-		o.Addrs = addrs
-		return func() (rueidis.ClientOption, error) { return goredis.FromCluster(&o) }
-	}
-	failover := func(o redis.FailoverOptions) func() (rueidis.ClientOption, error) {
-		o.SentinelAddrs, o.MasterName = addrs, "m"
-		return func() (rueidis.ClientOption, error) { return goredis.FromFailover(&o) }
-	}
-	universal := func(o redis.UniversalOptions) func() (rueidis.ClientOption, error) {
-		o.Addrs = append(addrs, addrs...)
-		return func() (rueidis.ClientOption, error) { return goredis.FromUniversal(&o) }
-	}
-	for name, test := range map[string]struct {
-		from func() (rueidis.ClientOption, error)
-		says string
-	}{
-		"a Ring":                      {client(redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addrs[0]}})), "NewRedLock"},
-		"a failover client":           {client(redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: addrs})), "call FromFailover"},
-		"a failover cluster client":   {client(redis.NewFailoverClusterClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: addrs})), "call FromFailover"},
-		"a cluster client, read only": {client(redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, RouteByLatency: true})), "RouteByLatency"},
-		"a client of another type":    {client(wrapped{redis.NewClient(&redis.Options{Addr: addrs[0]})}), "goredis_test.wrapped"},
-		"no client":                   {client(nil), "is nil"},
-		"a nil client":                {client((*redis.Client)(nil)), "is nil"},
-		"a cluster, ReadOnly":         {cluster(redis.ClusterOptions{ReadOnly: true}), "a copy of the options"},
-		"a cluster, RouteByLatency":   {cluster(redis.ClusterOptions{RouteByLatency: true}), "a copy of the options"},
-		"a cluster, RouteRandomly":    {cluster(redis.ClusterOptions{RouteRandomly: true}), "a copy of the options"},
-		"a cluster, ClusterSlots":     {cluster(redis.ClusterOptions{ClusterSlots: slots}), "FromOptions for one server"},
-		"a cluster, OnConnect":        {cluster(redis.ClusterOptions{OnConnect: connected}), "a copy of the options"},
-		"a cluster without addresses": {func() (rueidis.ClientOption, error) { return goredis.FromCluster(&redis.ClusterOptions{}) }, "Addrs is empty"},
-		"a failover, ReplicaOnly":     {failover(redis.FailoverOptions{ReplicaOnly: true}), "a copy of the options"},
-		"a failover, RouteByLatency":  {failover(redis.FailoverOptions{RouteByLatency: true}), "a copy of the options"},
-		"a failover, RouteRandomly":   {failover(redis.FailoverOptions{RouteRandomly: true}), "a copy of the options"},
-		"a failover, OnConnect":       {failover(redis.FailoverOptions{OnConnect: connected}), "a copy of the options"},
-		"a failover with a provider":  {failover(redis.FailoverOptions{CredentialsProvider: provider}), "Config.Client"},
-		"a failover without a name": {func() (rueidis.ClientOption, error) {
-			return goredis.FromFailover(&redis.FailoverOptions{SentinelAddrs: addrs})
-		}, "MasterName"},
-		"an option, OnConnect":            {func() (rueidis.ClientOption, error) { return goredis.FromOptions(&redis.Options{OnConnect: connected}) }, "a copy of the options"},
-		"universal, ReadOnly":             {universal(redis.UniversalOptions{ReadOnly: true}), "a copy of the options"},
-		"universal, RouteRandomly":        {universal(redis.UniversalOptions{RouteRandomly: true}), "a copy of the options"},
-		"universal, Sentinels, ReadOnly":  {universal(redis.UniversalOptions{MasterName: "m", ReadOnly: true}), "a copy of the options"},
-		"universal, Sentinels, OnConnect": {universal(redis.UniversalOptions{MasterName: "m", OnConnect: connected}), "a copy of the options"},
-		"no options":                      {func() (rueidis.ClientOption, error) { return goredis.FromOptions(nil) }, "are nil"},
-		"no cluster options":              {func() (rueidis.ClientOption, error) { return goredis.FromCluster(nil) }, "are nil"},
-		"no failover options":             {func() (rueidis.ClientOption, error) { return goredis.FromFailover(nil) }, "are nil"},
-		"no universal options":            {func() (rueidis.ClientOption, error) { return goredis.FromUniversal(nil) }, "are nil"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			option, err := test.from()
-			require.ErrorIs(t, err, rlock.ErrInvalidConfig)
-			assert.ErrorContains(t, err, test.says)
-			assert.Empty(t, option.InitAddress)
-		})
+}
+
+// from converts options of any type, or a client.
+func from(options any) (rueidis.ClientOption, error) {
+	switch o := options.(type) {
+	case *redis.Options:
+		return goredis.FromOptions(o)
+	case *redis.ClusterOptions:
+		return goredis.FromCluster(o)
+	case *redis.FailoverOptions:
+		return goredis.FromFailover(o)
+	case *redis.UniversalOptions:
+		return goredis.FromUniversal(o)
+	case redis.UniversalClient:
+		return goredis.FromClient(o)
+	default:
+		return goredis.FromClient(nil)
 	}
 }
 
 // wrapped is a client whose options are not to be seen.
 type wrapped struct{ redis.UniversalClient }
+
+type limiter struct{}
+
+func (limiter) Allow() error       { return nil }
+func (limiter) ReportResult(error) {}
 
 func TestOptionsStayAsTheyAre(t *testing.T) {
 	u := redis.UniversalOptions{MasterName: "m"}
@@ -103,21 +83,4 @@ func TestOptionsStayAsTheyAre(t *testing.T) {
 	require.NoError(t, err)
 	option.InitAddress[0] = "127.0.0.1:2"
 	assert.Equal(t, "127.0.0.1:1", o.Addrs[0])
-}
-
-// A field that a version of go-redis adds is in none of the lists until we add it.
-func TestThePackageDocumentsEachField(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
-	require.NoError(t, err)
-	named := make(map[string]bool)
-	for _, word := range regexp.MustCompile(`\w+`).FindAllString(string(doc), -1) {
-		named[word] = true
-	}
-	for _, options := range []any{redis.Options{}, redis.ClusterOptions{}, redis.FailoverOptions{}, redis.UniversalOptions{}} {
-		for field := range reflect.TypeOf(options).Fields() {
-			if field.IsExported() && !strings.HasPrefix(field.Name, "ClientSideCache") {
-				assert.True(t, named[field.Name], "%T.%s", options, field.Name)
-			}
-		}
-	}
 }
