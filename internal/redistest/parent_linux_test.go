@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,15 +21,15 @@ func TestServersDieWithTheTestBinary(t *testing.T) {
 		fmt.Println("listens at", s.Addr())
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
-	out, passed := again(t, t.Name())
+	out, passed := again(t, t.Name(), "-test.short=false")
 	assert.False(t, passed)
 	addr := regexp.MustCompile(`listens at (\S+)`).FindStringSubmatch(out)
 	require.NotNil(t, addr, out)
-	eventually(t, func() bool {
+	require.Eventually(t, func() bool {
 		conn, err := net.Dial("tcp", addr[1])
 		if err == nil {
 			conn.Close()
 		}
 		return err != nil
-	})
+	}, redistest.Hang, 5*time.Millisecond)
 }
