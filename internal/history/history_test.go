@@ -2,7 +2,6 @@ package history_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,77 +77,12 @@ func TestWhatAProcessHasRecordedBeforeAKillIsRead(t *testing.T) {
 	require.EqualValues(t, len(events), events[len(events)-1].Number)
 }
 
-func TestEveryEventIsReadAsItWasWritten(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a")
-	r, err := history.Create(path, "a")
-	require.NoError(t, err)
-	_, err = history.Create(path, "b")
-	require.ErrorIs(t, err, os.ErrExist)
-	op := history.Op{Worker: 3, Method: "Acquire", Names: []string{"orders:42"}, Owner: "a:1", Lease: time.Second, Kept: true}
-	result := history.Result{Outcome: history.Acquired, Count: 1, Token: 7, Until: history.Now(), Watched: true}
-	given := history.Result{Outcome: history.Lost, Error: "it is lost"}
-	fault := history.Fault{What: "FLUSHALL", Forgets: true, Name: "orders:42", Victim: "b"}
-	since := history.Now()
-	call := r.Begin(op)
-	call.End(result)
-	call.Look(func() history.Belief { return history.Belief{Held: true, Until: 5, Count: 1} })
-	call.Told()
-	heal := r.Inject(fault)
-	call.Gives(since)
-	call.Gave(given)
-	heal()
-	heal()
-	r.Happened(fault, since, history.Now())
-	r.Closes()
-	require.NoError(t, r.Close())
-
-	events, err := history.ReadFiles(path, path)
-	require.NoError(t, err)
-	require.Equal(t, events[:len(events)/2], events[len(events)/2:])
-	events = events[:len(events)/2]
-	require.Equal(t, since, events[5].At)
-	require.Equal(t, since, events[8].At)
-	for i := range events {
-		events[i].At = 0
-		if events[i].Belief != nil {
-			require.NotZero(t, events[i].Belief.Seen)
-			events[i].Belief.Seen = 0
-		}
-	}
-	require.Equal(t, []history.Event{
-		{Kind: history.Called, Process: "a", Number: 1, Op: &op},
-		{Kind: history.Returned, Process: "a", Number: 1, Result: &result},
-		{Kind: history.Looked, Process: "a", Number: 1, Belief: &history.Belief{Held: true, Until: 5, Count: 1}},
-		{Kind: history.Told, Process: "a", Number: 1},
-		{Kind: history.Injected, Process: "a", Number: 2, Fault: &fault},
-		{Kind: history.Gives, Process: "a", Number: 1},
-		{Kind: history.Gave, Process: "a", Number: 1, Result: &given},
-		{Kind: history.Healed, Process: "a", Number: 2},
-		{Kind: history.Injected, Process: "a", Number: 3, Fault: &fault},
-		{Kind: history.Healed, Process: "a", Number: 3},
-		{Kind: history.Closes, Process: "a"},
-		{Kind: history.Ended, Process: "a"},
-	}, events)
-}
-
 func TestALastLineThatWasCutIsIgnored(t *testing.T) {
 	events, err := history.Read(strings.NewReader("{\"at\":1}\n{\"at\":2,\"kind\":"))
 	require.NoError(t, err)
 	require.Equal(t, []history.Event{{At: 1}}, events)
 	_, err = history.Read(strings.NewReader("{\"at\":1\n{\"at\":2}\n"))
 	require.ErrorContains(t, err, "event 1")
-}
-
-func TestCloseReportsAFailureAfterWhichNothingIsNoted(t *testing.T) {
-	failed, noted := errors.New("disk full"), 0
-	r := history.NewRecorder("a", func(history.Event) error {
-		noted++
-		return failed
-	})
-	r.Closes()
-	r.Closes()
-	require.ErrorIs(t, r.Close(), failed)
-	require.Equal(t, 1, noted)
 }
 
 func TestALookHasTheTimeBeforeItAndAReturnTheTimeAfterIt(t *testing.T) {

@@ -1,7 +1,6 @@
 package inmemory_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -56,50 +55,4 @@ func TestTimeStandsStillWhileAScriptRuns(t *testing.T) {
 	for s.Miniredis().Exists("key") { // and goes on after the script
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func TestAServerThatWasStoppedKeepsItsData(t *testing.T) {
-	s := newServer(t)
-	client := connect(t, s)
-	require.NoError(t, client.Do(t.Context(), client.B().Set().Key("key").Value("1").Build()).Error())
-	s.Stop()
-	_, err := s.Dial()
-	require.ErrorContains(t, err, "refused")
-	s.Start()
-	value, err := connect(t, s).Do(t.Context(), client.B().Get().Key("key").Build()).ToString()
-	require.NoError(t, err)
-	assert.Equal(t, "1", value)
-}
-
-func TestRefusedCommandsAreCountedAndGetTheError(t *testing.T) {
-	s := newServer(t)
-	client := connect(t, s)
-	s.Refuse(func(command string, args ...string) string {
-		if command == "set" && args[0] == "key" {
-			return "OOM no memory"
-		}
-		return ""
-	})
-	set := func(key string) error {
-		return client.Do(t.Context(), client.B().Set().Key(key).Value("1").Build()).Error()
-	}
-	require.EqualError(t, set("key"), "OOM no memory")
-	require.NoError(t, set("another"))
-	s.Refuse(nil)
-	require.NoError(t, set("key"))
-	assert.EqualValues(t, 3, s.Calls()["set"])
-}
-
-func ExampleServer() {
-	server := inmemory.New()
-	defer server.Close()
-	client, err := rueidis.NewClient(server.Options())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-	_ = server.Miniredis().Set("greeting", "hello")
-	fmt.Println(server.Miniredis().Get("greeting"))
-	// Output: hello <nil>
 }

@@ -3,7 +3,6 @@ package network_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"slices"
@@ -101,18 +100,6 @@ func TestOpenConnectionsStayWhereTheyAreWhenTheAddressMoves(t *testing.T) {
 	})
 }
 
-func TestWithoutARuleEverythingPasses(t *testing.T) {
-	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
-		for range 3 {
-			require.NoError(t, incr(client))
-		}
-		assert.Equal(t, "3", count(t, server))
-		require.Len(t, n.Sent("incr"), 3)
-		assert.Equal(t, []string{"INCR", "n"}, n.Sent("INCR")[0].Args)
-		assert.Greater(t, len(n.Sent("")), 3, "the client's greeting is recorded, too")
-	})
-}
-
 func TestACommandIsExecutedIfItsReplyIsCutOffAndNotIfItIsItself(t *testing.T) {
 	for stage, counts := range map[network.Stage][2]string{network.Request: {"1", "2"}, network.Reply: {"2", "3"}} {
 		bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
@@ -159,53 +146,6 @@ func TestACommandArrivesAlthoughItsClientHasClosedItsConnection(t *testing.T) {
 	})
 }
 
-func TestANetworkThatRefusesDoesSoUntilItIsHealed(t *testing.T) {
-	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
-		n.Rule(network.Silence)
-		result := make(chan error, 1)
-		go func() { result <- incr(client) }()
-		synctest.Wait()
-		n.Refuse()
-		require.Error(t, <-result)
-		_, err := n.Dial(context.Background(), "", nil, nil)
-		require.Error(t, err)
-		n.Heal()
-		require.NoError(t, incr(client))
-		assert.Equal(t, "1", count(t, server), "the held commands are lost")
-	})
-}
-
-func TestAMessageCanBeDroppedAlone(t *testing.T) {
-	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
-		n.Rule(func(f network.Frame) network.Fate {
-			if f.Stage == network.Push && f.Is("message") && f.Args[2] == "one" {
-				return network.Drop
-			}
-			return network.Pass
-		})
-		ctx, cancel := context.WithCancel(context.Background())
-		var got []string
-		done := make(chan error, 1)
-		go func() {
-			done <- client.Receive(ctx, client.B().Subscribe().Channel("c").Build(), func(m rueidis.PubSubMessage) { got = append(got, m.Message) })
-		}()
-		synctest.Wait()
-		server.Publish("c", "one")
-		server.Publish("c", "two")
-		synctest.Wait()
-		cancel()
-		require.ErrorIs(t, <-done, context.Canceled)
-		assert.Equal(t, []string{"two"}, got)
-	})
-}
-
-func TestAFailedDialIsReported(t *testing.T) {
-	n := network.New(func() (net.Conn, error) { return nil, errors.New("connection refused") })
-	defer n.Close()
-	_, err := n.Dial(context.Background(), "", nil, nil)
-	require.ErrorContains(t, err, "connection refused")
-}
-
 // The same over TCP, where reads may begin and end anywhere.
 func TestItWorksOverTCP(t *testing.T) {
 	server := miniredis.RunT(t)
@@ -250,17 +190,6 @@ func TestARuleKnowsTheCommandsSentBeforeIt(t *testing.T) {
 		assert.Equal(t, "1", count(t, server), "the command is executed half a round trip later")
 		n.Rule(network.All(network.Cut, network.Reply, "INCR"))
 		require.Error(t, <-result)
-	})
-}
-
-func TestInABubbleTheRoundTripIsExact(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
-		n.SetRoundTrip(time.Hour)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
-		defer cancel()
-		began := time.Now()
-		require.NoError(t, client.Do(ctx, client.B().Incr().Key("n").Build()).Error())
-		assert.Equal(t, time.Hour, time.Since(began))
 	})
 }
 

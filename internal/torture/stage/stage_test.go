@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,84 +126,4 @@ func whole(t *testing.T, s *stage.Stage, clients []rueidis.Client) {
 	keys, err := s.Keys()
 	require.NoError(t, err)
 	require.Empty(t, keys)
-}
-
-func TestAFaultThatMeetsAStoppedServerIsMissedAndHealedLater(t *testing.T) {
-	s, clients := open(t, stage.Standalone)
-	random := rand.New(rand.NewPCG(1, 2))
-	restart := stage.For(stage.Standalone, "restart")[0].Choose(random, scene)
-	for _, kind := range stage.For(stage.Standalone, "maxclients", "out-of-memory", "refuse-command", "flushall", "del", "evict", "client-pause", "pause-server") {
-		f := kind.Choose(random, scene)
-		require.NoError(t, restart.Inject(s))
-		require.Error(t, f.Inject(s), kind.Name)
-		require.NoError(t, restart.Heal(s))
-		heal(t, f, s)
-		whole(t, s, clients)
-	}
-}
-
-// A slot that stays in migration serves no script with two keys.
-func TestASlotWhoseMoveWasInterruptedIsMovedBack(t *testing.T) {
-	s, clients := open(t, stage.Cluster)
-	client, before := clients[0], s.Primaries()
-	require.Len(t, before, 3)
-	for _, name := range scene.Names {
-		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(name).Value("kept").Build()).Error())
-	}
-	kinds := stage.For(stage.Cluster, "out-of-memory", "move-slot")
-	full, move := kinds[0].Choose(nil, scene), kinds[1].Choose(rand.New(rand.NewPCG(1, 2)), scene)
-	require.NoError(t, full.Inject(s))
-	require.Error(t, move.Inject(s))
-	require.Error(t, move.Heal(s))
-	heal(t, full, s)
-	heal(t, move, s)
-
-	require.Equal(t, before, s.Primaries())
-	for _, node := range before {
-		nodes, err := s.Do(node, "CLUSTER", "NODES").ToString()
-		require.NoError(t, err)
-		require.NotContains(t, nodes, "[", "a slot in migration")
-	}
-	for _, name := range scene.Names {
-		require.NoError(t, client.Do(t.Context(), client.B().Getdel().Key(name).Build()).Error())
-	}
-	whole(t, s, clients)
-	require.Error(t, s.OnPrimaries("NO-SUCH-COMMAND"))
-
-	reigns := s.Reigns()
-	require.Len(t, reigns, 3)
-	for range 2 { // there and back
-		require.NoError(t, redistest.Attempt(func() { s.Servers[0].Failover("key") }))
-	}
-	require.Equal(t, before, s.Primaries())
-	require.NotEqual(t, reigns, s.Reigns())
-}
-
-func TestAWorkerLivesAgainAfterItWasKilled(t *testing.T) {
-	s, clients := open(t, stage.Standalone)
-	w := s.Workers[0]
-	for life := range 2 {
-		var answer int
-		require.NoError(t, w.Ask("life", &answer))
-		require.Equal(t, life, answer)
-		w.Kill()
-		w.Kill()
-		require.ErrorIs(t, w.Ask("life", &answer), redistest.ErrKilled)
-		require.ErrorIs(t, w.Pause(), redistest.ErrKilled)
-		require.NoError(t, w.Revive())
-		require.NoError(t, w.Revive())
-	}
-	require.Equal(t, 3, w.Lives())
-
-	found, err := s.Subscriptions()
-	require.NoError(t, err)
-	require.Empty(t, found)
-	client, cancel := clients[0].Dedicate()
-	defer cancel()
-	client.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
-	require.NoError(t, client.Do(t.Context(), client.B().Subscribe().Channel("somewhere").Build()).Error())
-	found, err = s.Subscriptions()
-	require.NoError(t, err)
-	require.Equal(t, "somewhere", found[0])
-	require.True(t, slices.ContainsFunc(found[1:], func(line string) bool { return strings.Contains(line, " sub=1 ") }))
 }
