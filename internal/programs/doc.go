@@ -37,7 +37,8 @@
 //	stats       agree with the observer, and are zero at the end
 //	once        no value that was stored before its caller asked; no function runs twice for one caller
 //	idempotent  one response for a key
-//	redisson    the numbers of permits and of latches are exact, but for calls without an answer
+//	redisson    the numbers of permits and of latches are exact, but for calls without an answer;
+//	            while nothing breaks a model has each result, the keys and the messages
 //	end         each lock can be had at once; Close is in time, and contexts are over after it; no
 //	            key is left but those that stay
 package programs

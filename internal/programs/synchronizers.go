@@ -33,7 +33,7 @@ const (
 	semaphoreName, semaphorePermits = "xs", 5
 	permitsName, permitsOf          = "xp", 3
 	changedName                     = "xq"   // another semaphore of permits, whose number changes
-	ownName                         = "xown" // begins the names of semaphores that one call has for itself
+	ownName                         = "xown" // begins the names of synchronizers that have a model
 )
 
 // counts is the number of free permits of the semaphore: between two bounds, since calls without an
@@ -143,7 +143,6 @@ func (c *caller) permits(o *Op) {
 	s, lease := c.m.sync.PermitSemaphore(permitsName), o.arg("lease").D
 	if o.arg("how").N == 5 {
 		c.changes(ctx, o)
-		c.own(ctx, o)
 		return
 	}
 	var p *redisson.Permit
@@ -229,48 +228,6 @@ func (c *caller) changes(ctx context.Context, o *Op) {
 	if err == nil && n != 0 {
 		c.run.problem("redisson: %d permits are taken of a semaphore that no call takes them of", n)
 	}
-}
-
-// own calls semaphores that no other call has, so that each result is known while nothing breaks.
-func (c *caller) own(ctx context.Context, o *Op) {
-	r := c.run
-	check := func(verb string, err error, right bool) {
-		c.question("redisson."+verb, err, ctx)
-		if err == nil && !right && r.program.World.Calm && !r.flushed.Load() {
-			r.problem("redisson: %s of %s has the wrong result", verb, o)
-		}
-	}
-	s := c.m.sync.Semaphore(fmt.Sprintf("%s%ds", ownName, o.ID))
-	was, err := s.ReleaseIfExists(ctx, 1)
-	check("Semaphore.ReleaseIfExists", err, !was)
-	_, err = s.TrySetPermits(ctx, 1)
-	c.question("redisson.Semaphore.TrySetPermits", err, ctx)
-	was, err = s.Expire(ctx, time.Minute)
-	check("Semaphore.Expire", err, was)
-	was, err = s.Delete(ctx)
-	check("Semaphore.Delete", err, was)
-
-	p := c.m.sync.PermitSemaphore(fmt.Sprintf("%s%dp", ownName, o.ID))
-	c.question("redisson.PermitSemaphore.SetPermits", p.SetPermits(ctx, 3), ctx)
-	held, err := p.AcquireN(ctx, 2, time.Minute)
-	check("PermitSemaphore.AcquireN", err, len(held) == 2)
-	more, err := p.TryAcquireN(ctx, 1, 0, time.Minute)
-	check("PermitSemaphore.TryAcquireN", err, len(more) == 1)
-	var ids []string
-	for _, one := range append(held, more...) {
-		ids = append(ids, one.ID())
-		c.question("redisson.Permit.Extend", one.Extend(ctx, 2*time.Minute), ctx)
-		left, err := p.Lease(ctx, one.ID())
-		check("PermitSemaphore.Lease", err, left > time.Minute)
-	}
-	all, err := p.Permits(ctx)
-	check("PermitSemaphore.Permits", err, all == 3)
-	n, err := p.ReleaseAll(ctx, ids...)
-	check("PermitSemaphore.ReleaseAll", err, n == len(ids))
-	was, err = p.Expire(ctx, time.Minute)
-	check("PermitSemaphore.Expire", err, was)
-	was, err = p.Delete(ctx)
-	check("PermitSemaphore.Delete", err, was)
 }
 
 // latch sets a count, counts it down, and waits for zero by another client.

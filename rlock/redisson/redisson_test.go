@@ -35,13 +35,11 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// A program is one that is no client of ours: it reads and writes the keys, and hears the messages.
+// A program is one that is no client of ours: it reads and writes the keys.
 type program struct {
 	t     *testing.T
 	ctx   context.Context // ends when a call hangs
 	redis rueidis.Client
-	mu    sync.Mutex
-	heard []string
 }
 
 func onServers(t *testing.T, run func(t *testing.T, c *redisson.Client, p *program)) {
@@ -72,43 +70,8 @@ func (p *program) do(args ...string) string {
 	return text
 }
 
-// listen hears the messages on the channel from now on.
-func (p *program) listen(channel string) {
-	p.t.Helper()
-	client, cancel := p.redis.Dedicate()
-	p.t.Cleanup(cancel)
-	confirmed := make(chan struct{})
-	client.SetPubSubHooks(rueidis.PubSubHooks{
-		OnSubscription: func(rueidis.PubSubSubscription) { close(confirmed) },
-		OnMessage: func(m rueidis.PubSubMessage) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.heard = append(p.heard, m.Message)
-		},
-	})
-	require.NoError(p.t, client.Do(p.ctx, p.redis.B().Subscribe().Channel(channel).Build()).Error())
-	redistest.Await(p.t, confirmed)
-}
-
-// messages returns those since the last call.
-func (p *program) messages(channel string) []string {
-	p.t.Helper()
-	p.do("PUBLISH", channel, "end")
-	for {
-		p.mu.Lock()
-		heard := p.heard
-		if n := len(heard); n > 0 && heard[n-1] == "end" {
-			p.heard = nil
-			p.mu.Unlock()
-			return heard[:n-1]
-		}
-		p.mu.Unlock()
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// What calls do to the keys, and tell, is in the models.
-func TestWhatASemaphoreRefuses(t *testing.T) {
+// What calls do to the keys, and tell, is in the model of internal/programs.
+func TestWhatASynchronizerRefuses(t *testing.T) {
 	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
 		s, ctx := c.Semaphore("s"), p.ctx
 		_, err := s.TryAcquire(ctx, -1, 0)
@@ -126,67 +89,29 @@ func TestWhatASemaphoreRefuses(t *testing.T) {
 		p.do("RPUSH", "s", "x")
 		require.ErrorIs(t, s.Acquire(ctx, 1), rlock.ErrWrongType)
 		require.ErrorIs(t, s.Release(ctx, 1), rlock.ErrWrongType)
+		_, err = s.Delete(ctx)
+		require.ErrorIs(t, err, rlock.ErrWrongType)
 		assert.Equal(t, "1", p.do("LLEN", "s"))
-	})
-}
 
-func TestALatchThatIsOpen(t *testing.T) {
-	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
-		l, ctx := c.CountDownLatch("l"), p.ctx
-		_, err := l.TrySetCount(ctx, 0)
+		permits := c.PermitSemaphore("p")
+		require.NoError(t, permits.SetPermits(ctx, 1))
+		one := must(permits.Acquire(ctx, 0))
+		for what, call := range map[string]func(time.Duration) (bool, error){
+			"TryAcquire":  func(d time.Duration) (bool, error) { p, err := permits.TryAcquire(ctx, 0, d); return p != nil, err },
+			"UpdateLease": func(d time.Duration) (bool, error) { return permits.UpdateLease(ctx, one.ID(), d) },
+			"Expire":      func(d time.Duration) (bool, error) { return permits.Expire(ctx, d) },
+			"Semaphore":   func(d time.Duration) (bool, error) { return c.Semaphore("p").Expire(ctx, d) },
+		} {
+			_, err := call(time.Microsecond)
+			require.ErrorIs(t, err, rlock.ErrInvalidLease, what)
+		}
+		_, err = permits.Release(ctx, "no id")
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
-		require.NoError(t, l.Await(ctx), "it is open")
-		assert.Zero(t, must(l.Count(ctx)))
-	})
-}
 
-func TestPermitsAreRedissons(t *testing.T) {
-	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
-		const channel, set = "redisson_sc:{p}", "{p}:timeout"
-		p.listen(channel)
-		s, ctx := c.PermitSemaphore("p"), p.ctx
-		assert.True(t, must(s.TrySetPermits(ctx, 2)))
-		assert.Equal(t, []string{"2"}, p.messages(channel))
-		fixed := must(s.Acquire(ctx, time.Hour))
-		kept := must(s.Acquire(ctx, 0))
-		none := must(s.TryAcquire(ctx, 0, time.Hour))
-		assert.Nil(t, none)
-		assert.Equal(t, "0", p.do("GET", "p"))
-		raw := must(hex.DecodeString(fixed.ID()))
-		require.Len(t, raw, 16)
-		assert.Regexp(t, `^\d{13}$`, p.do("ZSCORE", set, string(raw)))
-		assert.Equal(t, 2, must(s.AcquiredPermits(ctx)))
-		assert.True(t, must(s.UpdateLease(ctx, fixed.ID(), 0)))
-		assert.Equal(t, "922337203685477", p.do("ZSCORE", set, string(raw)))
-
-		require.NoError(t, fixed.Release(ctx))
-		assert.Equal(t, []string{"1"}, p.messages(channel))
-		require.Error(t, fixed.Context().Err())
-		assert.False(t, must(s.Release(ctx, fixed.ID())))
-		require.NoError(t, kept.Err())
-		assert.True(t, must(s.Release(ctx, kept.ID())))
-		require.ErrorIs(t, kept.Release(ctx), rlock.ErrNotHeld)
-		assert.Equal(t, "2", p.do("GET", "p"))
-		assert.Equal(t, "0", p.do("EXISTS", set))
-
-		require.NoError(t, s.SetPermits(ctx, 5))
-		one := must(s.Acquire(ctx, 0))
-		require.NoError(t, s.SetPermits(ctx, 1))
-		assert.Zero(t, must(s.AvailablePermits(ctx)))
-		require.NoError(t, s.SetPermits(ctx, 0))
-		assert.Equal(t, "-1", p.do("GET", "p"))
-		require.NoError(t, one.Release(ctx))
-		_ = p.messages(channel)
-
-		p.do("SET", "p", "0") // one that has ended is taken back
-		p.do("ZADD", set, "1000", "sixteen bytes id")
-		swept := must(s.TryAcquire(ctx, 0, time.Hour))
-		require.NotNil(t, swept)
-		assert.Equal(t, []string{"1"}, p.messages(channel))
-		_, err := s.TryAcquire(ctx, 0, time.Microsecond)
-		require.ErrorIs(t, err, rlock.ErrInvalidLease)
-		_, err = s.Release(ctx, "no id")
+		latch := c.CountDownLatch("l")
+		_, err = latch.TrySetCount(ctx, 0)
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+		require.NoError(t, latch.Await(ctx), "it is open")
 	})
 }
 
@@ -642,47 +567,6 @@ func TestWithTheKitAServerThatIsGoneDelaysAWaiter(t *testing.T) {
 	})
 }
 
-func TestWithTheKitAPermitEndsWithItsClient(t *testing.T) {
-	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
-		dying := server.Client()
-		p, other := redisson.New(dying).PermitSemaphore("p"), redisson.New(server.Client()).PermitSemaphore("p")
-		require.NoError(t, p.SetPermits(t.Context(), 1))
-		permit := must(p.Acquire(t.Context(), 0))
-		time.Sleep(time.Hour) // the watchdog keeps it
-		require.NoError(t, permit.Err())
-		server.Kill(dying)
-		began := time.Now()
-		raw := must(hex.DecodeString(permit.ID()))
-		end := must(server.Miniredis().ZScore("{p}:timeout", string(raw)))
-		<-permit.Context().Done()
-		assert.Less(t, time.Now().UnixMilli(), int64(end), "its holder knows before the lease ends in Redis")
-		next := must(other.Acquire(t.Context(), time.Minute))
-		assert.LessOrEqual(t, time.Since(began), 30*time.Second+2*time.Second, "the lease and a look")
-		require.ErrorIs(t, permit.Err(), rlock.ErrLost)
-		<-next.Context().Done() // a minute
-		require.ErrorIs(t, next.Err(), rlock.ErrLost)
-	})
-}
-
-func TestWithTheKitALatchOpensForAll(t *testing.T) {
-	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
-		here, there := redisson.New(server.Client()).CountDownLatch("l"), redisson.New(server.Client()).CountDownLatch("l")
-		require.True(t, must(here.TrySetCount(t.Context(), 2)))
-		began := time.Now()
-		one, two := result(func() error { return here.Await(t.Context()) }), result(func() error { return there.Await(t.Context()) })
-		short, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		require.ErrorIs(t, here.Await(short), context.DeadlineExceeded)
-		for range 2 {
-			time.Sleep(time.Hour)
-			require.NoError(t, there.CountDown(t.Context()))
-		}
-		require.NoError(t, <-one)
-		require.NoError(t, <-two)
-		assert.Equal(t, 2*time.Hour+time.Minute, time.Since(began))
-	})
-}
-
 func TestWithTheKitAnErrorOfTheServerIsTheCallers(t *testing.T) {
 	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
 		c := redisson.New(server.Client())
@@ -719,32 +603,6 @@ func TestWithTheKitAQuestionReturnsTheErrorOfItsContext(t *testing.T) {
 			require.Zero(t, inspect.Of(client).Stats().Commands, "an answer might come first")
 		}
 		server.Heal()
-	})
-}
-
-// Nothing keeps the permits of a client that is closed, and their holders know.
-func TestWithTheKitAPermitEndsWhenItsClientIsClosed(t *testing.T) {
-	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
-		client := server.Client()
-		s := redisson.New(client).PermitSemaphore("p")
-		require.NoError(t, s.SetPermits(t.Context(), 2))
-		kept := must(s.Acquire(t.Context(), 0))
-		fixed := must(s.Acquire(t.Context(), time.Minute))
-		require.NoError(t, client.Close())
-		synctest.Wait()
-		for _, p := range []*redisson.Permit{kept, fixed} {
-			require.ErrorIs(t, p.Err(), rlock.ErrClosed)
-			require.ErrorIs(t, p.Release(t.Context()), rlock.ErrClosed)
-		}
-	})
-}
-
-// A lazy client knows by which command its scripts notify waiters once it is connected, and not
-// before.
-func TestWithTheKitALazyClientCallsBeforeItIsConnected(t *testing.T) {
-	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
-		client := server.Client(func(c *rlock.Config) { c.Lazy = true })
-		assert.True(t, must(redisson.New(client).Semaphore("s").TrySetPermits(t.Context(), 3)))
 	})
 }
 
