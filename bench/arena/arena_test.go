@@ -1,7 +1,6 @@
 package arena_test
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
@@ -115,16 +114,6 @@ func TestCommandsAreThoseThatCrossedTheNetwork(t *testing.T) {
 	}
 }
 
-func TestOtherServersAreStartedForALockOverSeveral(t *testing.T) {
-	a := open(t)
-	c := cell(worker.Job{Kind: worker.Loop, Goroutines: 1, Duration: 500 * time.Millisecond})
-	far := scenario.Network{Name: "20ms", RoundTrip: 20 * time.Millisecond}
-	c.Others = []scenario.Network{far, far}
-	r := until(t, a, c, "redsync-majority", ran)
-	assert.Less(t, r.Rate(), 100.0, "a majority includes a server that is far away")
-	assert.Zero(t, r.Failures, r.FirstFailure)
-}
-
 func TestANetworkAddsItsRoundTrip(t *testing.T) {
 	a := open(t)
 	c := cell(worker.Job{Kind: worker.Loop, Goroutines: 1})
@@ -158,25 +147,6 @@ func TestHeldLocksAreWatched(t *testing.T) {
 	r = measure(t, a, hold, "floor-setnx") // which renews nothing
 	assert.EqualValues(t, 300, r.Gone)
 	assert.EqualValues(t, 300, r.LostHolds)
-}
-
-func TestAWorkerThatFailsIsAnErrorOfItsResultOnly(t *testing.T) {
-	a := open(t)
-	c := cell(worker.Job{Kind: worker.Loop, Goroutines: 1})
-	unknown := contender.Contender{Name: "unknown"}
-	r := arena.NewResult(c, unknown)
-	assert.Error(t, a.Measure(t.Context(), c, unknown, r))
-	assert.Contains(t, r.Error, "unknown")
-	assert.Zero(t, r.Rounds)
-	measure(t, a, c, "floor-setnx")
-}
-
-func TestNoRedisIsAnError(t *testing.T) {
-	_, err := arena.Open(t.Context(), "127.0.0.1:1")
-	require.Error(t, err)
-	t.Setenv("PATH", t.TempDir())
-	_, err = arena.Open(context.Background(), "")
-	assert.ErrorContains(t, err, "-addr")
 }
 
 // One JVM does job after job. Its figures are of the same kind as those of a Go worker:

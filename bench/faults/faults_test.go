@@ -62,13 +62,3 @@ func TestACommandThatIsLateDelaysTheLock(t *testing.T) {
 	assert.Zero(t, got.Lost)
 	assert.Less(t, got.Under, got.Before)
 }
-
-func TestACellSaysWhatIsLostAndWhoGetsNoTurn(t *testing.T) {
-	said := text([]result{
-		{Fault: "holder stopped", Library: "rlock", Form: bare, Writes: 200, Lost: 50, Before: 20, Under: 10, Pause: 2.04, Still: 1},
-		{Fault: "failover", Library: "rlock", Form: guarded, Writes: 193},
-	}, time.Second, "redisson: no java")
-	assert.Contains(t, said, "| rlock | bare | **lost 50** of 200; 20, 10/s, 2.0 s, **1 get no turn** | |")
-	assert.Contains(t, said, "| kept 193; 0, 0/s, 0.0 s |\n")
-	assert.Contains(t, said, "Left out: redisson: no java.")
-}

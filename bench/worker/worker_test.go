@@ -2,12 +2,10 @@ package worker_test
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -62,7 +60,6 @@ func until(t *testing.T, j worker.Job, shows func(worker.Report) bool) worker.Re
 
 func sections(r worker.Report) bool { return r.Sections > 0 }
 func overlaps(r worker.Report) bool { return r.Overlaps > 0 }
-func fails(r worker.Report) bool    { return r.Failures > 0 }
 
 func try(t *testing.T, j worker.Job) (report worker.Report, err error) {
 	t.Helper()
@@ -89,8 +86,6 @@ func try(t *testing.T, j worker.Job) (report worker.Report, err error) {
 	return report, <-ended
 }
 
-func addr(t *testing.T) string { return redistest.Standalone(t).Addr() }
-
 func TestAWaiterThatIsNeverWokenIsStuckAndNotAFailure(t *testing.T) {
 	r := until(t, worker.Job{Kind: worker.Loop, Contender: "deaf", Goroutines: 8, Section: time.Millisecond, Stall: 100 * time.Millisecond, Drain: time.Minute},
 		func(r worker.Report) bool { return r.Stuck > 0 })
@@ -101,66 +96,9 @@ func TestAWaiterThatIsNeverWokenIsStuckAndNotAFailure(t *testing.T) {
 	assert.EqualValues(t, r.Stuck, r.Wait.Count-r.Pair.Count, "waits that did not end are recorded")
 }
 
-func TestAFailureIsCountedAndQuoted(t *testing.T) {
-	// The floor does not wait: it fails while another goroutine holds the lock.
-	r := until(t, worker.Job{Kind: worker.Loop, Contender: "floor-setnx", Addr: addr(t), Goroutines: 4, Section: time.Millisecond}, fails)
-	assert.Contains(t, r.FirstFailure, "does not wait")
-	assert.Zero(t, r.Overlaps)
-}
-
 func TestReadersMayOverlapAndWritersMayNot(t *testing.T) {
 	read := worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 4, Reads: 100, Section: time.Millisecond}
 	assert.Zero(t, until(t, read, sections).Overlaps, "all sections are shared")
 	read.Reads = 50
 	until(t, read, overlaps)
-}
-
-func TestAFreeLockThatCannotBeTakenEndsTheTaking(t *testing.T) {
-	server := redistest.Standalone(t)
-	j := job(t, worker.Job{Kind: worker.Hold, Contender: "redislock-linear", Addr: server.Addr(), Locks: 100, Lease: 30 * time.Second, Stall: 300 * time.Millisecond})
-	redis := server.Client(t)
-	require.NoError(t, redis.Do(t.Context(), redis.B().Set().Key(j.Prefix+":42").Value("another's").Build()).Error())
-	_, err := try(t, j)
-	require.Error(t, err)
-	// A machine that stops for so long does not take all of the others.
-	assert.Regexp(t, "took [0-9]{1,2} of 100 free locks in .*: a Lock has not returned", err.Error())
-}
-
-func TestLocksThatCannotBeReleasedAreCounted(t *testing.T) {
-	server := redistest.Standalone(t)
-	line, err := json.Marshal(job(t, worker.Job{Kind: worker.Hold, Contender: "floor-setnx", Addr: server.Addr(), Locks: 10, Stall: 600 * time.Millisecond}))
-	require.NoError(t, err)
-	in, say := io.Pipe()
-	hear, out := io.Pipe()
-	go func() {
-		assert.NoError(t, worker.Run(in, out))
-		_ = out.Close()
-	}()
-	_, err = say.Write(append(line, '\n'))
-	require.NoError(t, err)
-	said := bufio.NewReader(hear)
-	_, err = said.ReadString('\n') // ready: it has the locks
-	require.NoError(t, err)
-	server.Pause()
-	defer server.Resume()
-	_, err = fmt.Fprintf(say, "%d\nrelease\n", time.Now().UnixNano())
-	require.NoError(t, err)
-	var r worker.Report
-	require.NoError(t, json.NewDecoder(said).Decode(&r))
-	assert.EqualValues(t, 10, r.Kept)
-	assert.Zero(t, r.Lost)
-}
-
-func TestAnImpossibleJobIsAnError(t *testing.T) {
-	_, err := try(t, job(t, worker.Job{Kind: worker.Loop, Contender: "unknown"}))
-	assert.ErrorContains(t, err, "unknown")
-	_, err = try(t, job(t, worker.Job{Kind: worker.Loop, Contender: "rlock", Addr: "127.0.0.1:1"}))
-	assert.Error(t, err)
-	_, err = try(t, worker.Job{Contender: "broken", Locks: 1, Ground: "/nowhere"})
-	assert.ErrorIs(t, err, os.ErrNotExist)
-	assert.ErrorIs(t, worker.Run(strings.NewReader(""), io.Discard), io.EOF)
-	assert.Error(t, worker.Run(strings.NewReader("no job\n"), io.Discard))
-	line, err := json.Marshal(job(t, worker.Job{Kind: worker.Loop, Contender: "broken", Goroutines: 1}))
-	require.NoError(t, err)
-	assert.ErrorContains(t, worker.Run(bytes.NewReader(append(line, '\n')), io.Discard), "begin")
 }
