@@ -12,7 +12,7 @@
 //	servers    connections, rights, refusals, outages, failovers
 //	recipes    locks composed of others, as in docs/recipes.md
 //	redisson   the form of what Redisson reads and writes
-//	storms     exclusion and progress under load
-//	programs   random programs over everything that is exported, under random faults: see internal/programs
+//	programs   random programs over everything that is exported, under random faults, and wide loads:
+//	           see internal/programs
 //	insight    observers, logs, counters, Inspect, cycles of waits
 package tests_test
