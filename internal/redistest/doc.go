@@ -19,9 +19,7 @@
 // server is used, unless one of these variables asks for it. A test for which the server is too old
 // is skipped: [NeedMajor].
 //
-// [Apart] puts a Standalone into a network namespace of its own, with a link to its
-// clients that can be cut; it needs root on Linux. For a network that fails in
-// other ways see internal/network.
+// For a network that fails see internal/network.
 //
 // # The life of a server
 //

@@ -3,7 +3,6 @@ package redistest
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -204,17 +203,12 @@ type instance struct {
 	dir    string
 	files  map[string]string // the files in dir at the first launch
 	args   []string          // the arguments after the configuration file
-	within []string          // the command that runs it elsewhere, see Apart
-	dial   dial              // the way there, nil for the usual one
 
 	runs   *Process // the last one; nil before the first launch
 	paused bool     // by pause
 }
 
 const confFile = "redis.conf"
-
-// A dial is a DialCtxFn of rueidis.
-type dial = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 
 // newInstance makes one that does not run, with a directory of its own
 // below dir, and conf for its configuration.
@@ -245,8 +239,7 @@ func (p *instance) launch() error {
 		return err
 	}
 	defer log.Close() // the child has its own copy
-	line := slices.Concat(p.within, []string{p.binary, p.path(confFile)}, p.args)
-	cmd := exec.Command(line[0], line[1:]...)
+	cmd := exec.Command(p.binary, append([]string{p.path(confFile)}, p.args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, log, log
 	runs, err := Start(cmd, nil) // the log shows how it ended
 	if err == nil {
@@ -326,7 +319,6 @@ func (p *instance) do(command ...string) rueidis.RedisResult {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	option := observer(rueidis.ClientOption{InitAddress: []string{p.addr()}, DisableCache: true, ForceSingleClient: true})
-	option.DialCtxFn = p.dial
 	option.AlwaysRESP2 = true // in RESP3 texts begin with "txt:", since rueidis leaves verbatim strings as they are
 	client, err := rueidis.NewClient(option)
 	if client != nil { // with an error too, since ForceSingleClient: rueidis would dial again on use

@@ -219,7 +219,7 @@ func (s *Server) Options() rueidis.ClientOption {
 		return rueidis.ClientOption{InitAddress: addrs(s.nodes), DisableCache: true}
 	default:
 		// A node of a Cluster, as Primary returns it, would otherwise be taken for the whole.
-		return rueidis.ClientOption{InitAddress: addrs(s.nodes), DisableCache: true, ForceSingleClient: true, DialCtxFn: s.nodes[0].dial}
+		return rueidis.ClientOption{InitAddress: addrs(s.nodes), DisableCache: true, ForceSingleClient: true}
 	}
 }
 

@@ -1,9 +1,11 @@
 package servers_test
 
 import (
+	"net"
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
@@ -11,13 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The kernel cuts the network between Redis and some of its clients, in both directions and
-// silently: a holder on the far side has lost the lock before it is granted on the near side,
-// and a far waiter goes on when the network is back.
+// The network between Redis and some of its clients is cut, in both directions and silently: a
+// holder on the far side has lost the lock before it is granted on the near side, and a far waiter
+// goes on when the network is back.
 func TestTwoNetworksThatAreCutApart(t *testing.T) {
 	t.Parallel()
-	server, link := redistest.Apart(t)
-	s := testbed.At(t, server)
+	server := redistest.Standalone(t)
+	s, link := testbed.At(t, server), network.New(func() (net.Conn, error) { return net.Dial("tcp", server.Addr()) })
+	t.Cleanup(link.Close)
 	far := func(c *rlock.Config) {
 		c.Lease = 3 * time.Second
 		c.Redis.DialCtxFn = link.Dial
@@ -37,7 +40,7 @@ func TestTwoNetworksThatAreCutApart(t *testing.T) {
 	s.AwaitWaiters(2, testbed.Key)
 
 	cut := time.Now()
-	link.Cut()
+	link.Rule(network.Silence)
 	testbed.RequireLoss(t, s.Ctx, hold)
 	lost := time.Since(cut)
 	require.NoError(t, redistest.Await(t, granted))
