@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		if _, err := fmt.Println("noted"); err != nil {
 			return
 		}
+		time.Sleep(time.Millisecond) // a long file takes long to read
 	}
 }
 
@@ -51,10 +52,10 @@ func TestWhatAProcessHasRecordedBeforeAKillIsRead(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(child.Kill)
 	stalled := func() bool { // at first the pulse may not have begun
-		stopped := history.Now()
 		if child.Suspend() != nil {
 			return true // a system that cannot
 		}
+		stopped := history.Now()
 		const stall = 200 * time.Millisecond
 		time.Sleep(stall)
 		goesOn := history.Now()
