@@ -54,7 +54,7 @@ package tests_test
 //	22  goroutines waited for a local holder whose lease was over
 //	      stories/owners.txt
 //	23  two were one owner, or one was two
-//	      TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner, TestTwoOwnersInOneGoroutineKeepEachOtherOut,
+//	      TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner, stories/owners.txt,
 //	      TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne, TestAHoldBelongsToItsHandleAndNotToAGoroutine,
 //	      TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing
 //	24  a slow network lost the lock; two services had different leases in their configs

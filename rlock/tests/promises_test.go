@@ -40,7 +40,7 @@ package tests_test
 //
 // A hold that is passed on has one successor.
 //
-//	TestALockIsPassedOnAndResumed, TestOneClientWinsTheRaceForAPass, stories/pass.txt
+//	TestOneClientWinsTheRaceForAPass, stories/pass.txt
 //
 // Dead waiters are skipped
 //
@@ -75,8 +75,7 @@ package tests_test
 // Giving way
 //
 //	TestAHoldIsToldThatItIsWanted, TestAHoldIsWantedWithoutARenewal, TestAWishEndsWithItsHold,
-//	TestAHoldOfSeveralIsWantedWithEachPart, TestATakeoverEndsTheHoldAfterItsGrace,
-//	TestAHolderMayGiveWayBeforeItsGraceIsOver, TestASilentHolderLosesTheLockByForce, TestALockIsTakenOver
+//	TestAHoldOfSeveralIsWantedWithEachPart, TestALockIsTakenOver, stories/takeover.txt
 //
 // Kinds of lock
 //

@@ -114,4 +114,3 @@
 package core
 
 //go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Op,Want,Place,Mode,Fault,Found,MessageKind,Cause,Outcome,Way
-//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names_test.go -type verdict,Purpose,Todo,EffectKind,subscription,Extension,PartResult

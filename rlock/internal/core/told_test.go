@@ -208,3 +208,17 @@ func tellings(all []Telling) (text string) {
 	}
 	return strings.TrimSpace(text)
 }
+
+// The names of what only tests tell.
+
+func (v verdict) String() string {
+	return [...]string{"hasLock", "inQueue", "nowhere", "hasLeft", "absent", "wasGranted", "executed", "notRun", "unknown", "fatal"}[v]
+}
+
+func (h subscription) String() string {
+	return [...]string{"unsubscribed", "subscribing", "subscribed", "notSubscribed"}[h]
+}
+
+func (e Extension) String() string {
+	return [...]string{EndMoves: "EndMoves", EndAsked: "EndAsked", NoEnd: "NoEnd", NoLevel: "NoLevel"}[e]
+}

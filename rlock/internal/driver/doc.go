@@ -49,5 +49,3 @@
 // for Redis, and then ends subscriptions, connections and notices, in this order. A tenure whose
 // release is not confirmed by then ends with its lease, and Close says so.
 package driver
-
-//go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names_test.go -type workState,tracking,KindID,stage,wakeUp

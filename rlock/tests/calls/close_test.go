@@ -528,26 +528,6 @@ func TestAWaiterOfARemoteHolderLeavesAtOnceAndLeavesNothing(t *testing.T) {
 	})
 }
 
-// Other callers wait for the connection that one caller's command opens.
-func TestACallerThatLeavesWhileItConnectsFailsNoOther(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		for range 20 {
-			require.NoError(t, p.NewLock("held").Lock(me))
-			p.Net.SetRoundTrip(20 * time.Millisecond)
-			p.Net.Cut()
-			synctest.Wait()
-			ctx, cancel := context.WithTimeout(w.Caller(), 10*time.Millisecond)
-			leaves := testbed.Waits(t, func() error { return p.NewLock(testbed.Key).Lock(ctx) })
-			require.NoError(t, p.NewLock("held").Unlock(me))
-			require.ErrorIs(t, <-leaves, context.DeadlineExceeded)
-			cancel()
-			p.Net.SetRoundTrip(0)
-			time.Sleep(time.Second)
-		}
-	})
-}
-
 func TestAnAttemptAfterACancelledLockGetsTheFreeLock(t *testing.T) {
 	const roundTrip = 10 * time.Millisecond
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {

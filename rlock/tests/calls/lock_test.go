@@ -10,7 +10,6 @@ import (
 	"math"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,20 +41,6 @@ func TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked(t *testing.T) {
 			assert.True(t, s.IsFree(here))
 			assert.True(t, s.IsFree(there))
 		}
-	})
-}
-
-func TestTwoLocksOfOneNameAreTheSameLockAndOtherNamesAreNot(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		p := s.NewProcess()
-		one, same, other := p.NewLock(testbed.Key), p.NewLock(testbed.Key), p.NewLock("orders:43")
-		assert.Equal(t, one.Name(), same.Name())
-		assert.NotEqual(t, one.Name(), other.Name())
-		require.NoError(t, one.Lock(s.Ctx))
-		assert.Equal(t, 1, same.HoldCount(s.Ctx))
-		assert.True(t, s.IsFree(other))
-		require.NoError(t, same.Unlock(s.Ctx))
-		assert.True(t, s.IsFree(one))
 	})
 }
 
@@ -115,24 +100,6 @@ func TestAnUnlockWorksWithAContextThatHasEnded(t *testing.T) {
 		require.NoError(t, hold.Release(ctx))
 		require.NoError(t, here.Unlock(ctx))
 		assert.True(t, s.IsFree(there))
-	})
-}
-
-func TestAnUnlockInAnotherGoroutineSaysWhereToUnlock(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock := w.NewClient().NewLock(testbed.Key)
-		require.NoError(t, lock.Lock(w.Ctx))
-		err := <-testbed.Start(func() error { return lock.Unlock(w.Ctx) })
-		require.ErrorIs(t, err, rlock.ErrNotHeld)
-		require.ErrorContains(t, err, "held by goroutine ")
-		require.ErrorContains(t, err, "unlock there, or use Acquire or WithOwner")
-		require.NoError(t, lock.Unlock(w.Ctx))
-
-		hold := testbed.Take(t, w.Ctx, lock)
-		err = lock.Unlock(w.Ctx)
-		require.ErrorIs(t, err, rlock.ErrNotHeld)
-		require.ErrorContains(t, err, "held by a Hold of this process: call its Release")
-		require.NoError(t, hold.Release(w.Ctx))
 	})
 }
 
@@ -228,45 +195,6 @@ func TestAHoldIsValidUntilItIsReleased(t *testing.T) {
 	})
 }
 
-func TestAHoldIsReleasedOnceOnly(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		lock := s.NewLock()
-		ctx := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		hold := testbed.Take(t, ctx, lock)
-		require.NoError(t, hold.Release(ctx))
-
-		require.NoError(t, lock.Lock(ctx), "the same owner locks again")
-		assert.ErrorIs(t, hold.Release(ctx), rlock.ErrNotHeld)
-		assert.Equal(t, 1, lock.HoldCount(ctx))
-		assert.False(t, hold.Valid())
-		require.NoError(t, lock.Unlock(ctx))
-	})
-}
-
-func TestTheHoldsOfAnOwnerNestAndAreReleasedInAnyOrder(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		lock := s.NewLock()
-		ctx := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		outer := testbed.Take(t, ctx, lock)
-		inner := testbed.Take(t, ctx, lock, rlock.WithWait(0))
-		of, _ := rlock.OwnerFrom(ctx)
-		from, ok := rlock.OwnerFrom(inner.Context())
-		assert.True(t, ok && from == of, "calls under the hold nest in it")
-		require.NoError(t, lock.Lock(ctx))
-		assert.Equal(t, 3, lock.HoldCount(ctx))
-
-		require.NoError(t, outer.Release(ctx))
-		assert.False(t, outer.Valid())
-		assert.True(t, inner.Valid())
-		require.NoError(t, lock.Unlock(ctx), "Unlock ends a level that was taken without a handle")
-		assert.True(t, inner.Valid())
-		assert.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld, "the levels that are left have handles")
-		assert.False(t, s.IsFree(lock))
-		require.NoError(t, inner.Release(ctx))
-		assert.True(t, s.IsFree(lock))
-	})
-}
-
 func TestDoHoldsTheLockWhileTheFunctionRunsAndReturnsItsError(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
 		lock, there := s.NewLock(), s.NewLock()
@@ -350,32 +278,6 @@ func TestDoJoinsTheLossWithTheErrorOfTheFunction(t *testing.T) {
 	})
 }
 
-func TestDoTakesTheOptionsOfAcquire(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		here, there := w.NewClient().NewLock(testbed.Key), w.NewClient().NewLock(testbed.Key)
-		never := func(context.Context) error { panic("called") }
-		require.NoError(t, here.Do(w.Ctx, func(ctx context.Context) error {
-			testbed.Within(t, 0, 0, func() {
-				require.ErrorIs(t, there.Do(w.Ctx, never, rlock.WithWait(0)), rlock.ErrNotAcquired)
-			})
-			testbed.Within(t, 3*time.Second, 3*time.Second, func() {
-				require.ErrorIs(t, there.Do(w.Ctx, never, rlock.WithWait(3*time.Second)), rlock.ErrNotAcquired)
-			})
-			return nil
-		}))
-		testbed.Within(t, 58*time.Second, time.Minute, func() {
-			err := here.Do(w.Ctx, func(ctx context.Context) error {
-				<-ctx.Done()
-				return nil
-			}, rlock.WithLease(time.Minute))
-			require.ErrorIs(t, err, rlock.ErrLost)
-		})
-		require.ErrorIs(t, here.Do(w.Ctx, never, rlock.WithLease(-1)), rlock.ErrInvalidLease)
-		require.ErrorIs(t, here.Do(w.Ctx, never, rlock.WithPermits(math.MinInt)), rlock.ErrPermits)
-		require.NoError(t, here.Do(w.Ctx, func(context.Context) error { return nil }, nil), "nil is no option")
-	})
-}
-
 // Attempts of one process that come while the command of another call is in flight.
 
 // atOnce calls try in many goroutines, each an owner, and returns when all have returned.
@@ -387,51 +289,6 @@ func atOnce(n int, try func(ctx context.Context) error) (errs []error) {
 	}
 	wg.Wait()
 	return errs
-}
-
-func TestReadersThatTryAtOnceReadTogether(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		lock := p.NewReadWriteLock(testbed.Key).Read()
-		require.NoError(t, lock.Do(w.Ctx, testbed.Nothing)) // Redis has the script
-		p.Net.SetRoundTrip(100 * time.Millisecond)
-		before := len(p.Acquires())
-		var granted atomic.Int64
-		errs := atOnce(20, func(ctx context.Context) error {
-			ok, err := lock.TryLock(ctx)
-			if ok {
-				granted.Add(1)
-			}
-			return err
-		})
-		for _, err := range errs {
-			require.NoError(t, err)
-		}
-		assert.EqualValues(t, 20, granted.Load())
-		assert.Equal(t, before+1, len(p.Acquires()), "commands")
-	})
-}
-
-// One answer refuses all attempts: none is refused before, and none sends a command of its own.
-func TestOneAnswerRefusesAllAttempts(t *testing.T) {
-	for name, newLock := range testbed.LocksOf("plain", "fair", "fenced", "write") {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				hold := testbed.Take(t, w.Ctx, newLock(w.NewClient().Client))
-				p := w.NewClient()
-				p.Net.SetRoundTrip(100 * time.Millisecond)
-				began := time.Now()
-				for _, err := range atOnce(20, func(ctx context.Context) error {
-					return testbed.ErrorOf(newLock(p.Client).Acquire(ctx, rlock.WithWait(0)))
-				}) {
-					require.ErrorIs(t, err, rlock.ErrNotAcquired)
-				}
-				assert.Equal(t, 100*time.Millisecond, time.Since(began), "a round trip")
-				assert.Len(t, p.Acquires(), 1, "commands")
-				testbed.Release(t, w.Ctx, hold)
-			})
-		})
-	}
 }
 
 // Unreachable is not busy: while Redis is silent, refuses connections or answers with an error, no
@@ -552,41 +409,6 @@ func learnsOfForce(ctx context.Context, t *testing.T, here, there *testbed.Trial
 	testbed.RequireLoss(t, ctx, hold)
 	assert.True(t, there.Rival.IsHeld(ctx))
 	require.NoError(t, there.Rival.Unlock(ctx), "the next holder's lock is unchanged")
-}
-
-func TestEachOfTheTwoLocksIsFreedByForceOnlyByItself(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		here, there := s.NewClient().NewReadWriteLock(testbed.Key), s.NewClient().NewReadWriteLock(testbed.Key)
-		me, other := rlock.WithOwner(s.Ctx, rlock.NewOwner()), rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		force := func(lock testbed.Locker, want bool) {
-			t.Helper()
-			forced, err := lock.ForceUnlock(s.Ctx)
-			require.NoError(t, err)
-			assert.Equal(t, want, forced)
-		}
-		force(here.Read(), false)
-		force(here.Write(), false)
-
-		require.NoError(t, here.Write().Lock(me))
-		require.NoError(t, here.Read().Lock(me))
-		force(there.Read(), false)
-		assert.False(t, s.IsFree(there.Read()))
-		force(there.Write(), true)
-		assert.True(t, s.IsFree(there.Write()))
-		testbed.Frees(t, s.Ctx, here.Write())
-
-		client := s.NewClient().NewReadWriteLock(testbed.Key)
-		require.NoError(t, client.Read().Lock(me))
-		hold := testbed.Take(t, s.Ctx, client.Read())
-		require.NoError(t, there.Read().Lock(other))
-		force(client.Write(), false)
-		assert.False(t, s.IsFree(there.Write()))
-		force(client.Read(), true)
-		assert.True(t, s.IsFree(s.NewClient().NewReadWriteLock(testbed.Key).Write()))
-		assert.ErrorIs(t, client.Read().Unlock(me), rlock.ErrLost, "the holder of the same client knows at once")
-		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost)
-		assert.ErrorIs(t, there.Read().Unlock(other), rlock.ErrLost)
-	})
 }
 
 // A time whose end is beyond the range of the clock has no end.

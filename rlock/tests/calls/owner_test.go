@@ -43,20 +43,6 @@ func TestAnOwnerTravelsWithTheContextOverACallTreeOfGoroutines(t *testing.T) {
 	})
 }
 
-func TestTwoOwnersInOneGoroutineKeepEachOtherOut(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		lock := s.NewLock()
-		one, two := rlock.WithOwner(s.Ctx, rlock.NewOwner()), rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		require.NoError(t, lock.Lock(one))
-		for _, ctx := range []context.Context{two, s.Ctx} {
-			assert.False(t, testbed.Tries(t, ctx, lock.Rival))
-			assert.ErrorIs(t, lock.Unlock(ctx), rlock.ErrNotHeld)
-		}
-		assert.True(t, lock.IsHeld(one))
-		require.NoError(t, lock.Unlock(one))
-	})
-}
-
 func TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner(t *testing.T) {
 	const goroutines, each = 8, 1000
 	var mu sync.Mutex
@@ -135,21 +121,6 @@ func TestOtherLocksAreNotAffectedByAHoldsContext(t *testing.T) {
 	})
 }
 
-func TestTheInnermostOfOwnersAndHoldsCounts(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock := w.NewClient().NewFencedLock(testbed.Key)
-		h := testbed.Take(t, w.Ctx, lock)
-		assert.True(t, lock.IsHeld(h.Context()))
-		token, err := lock.Token(h.Context())
-		require.NoError(t, err)
-		assert.Equal(t, testbed.TokenOf(t, h), token)
-		assert.False(t, lock.IsHeld(rlock.WithOwner(h.Context(), rlock.NewOwner())))
-		assert.False(t, lock.IsHeld(rlock.WithOwner(h.Context(), rlock.Owner(0))))
-		assert.True(t, lock.IsHeld(h.With(w.Caller())))
-		require.NoError(t, h.Release(w.Ctx))
-	})
-}
-
 func TestAContextWithAHoldEndsWithTheLossAndWithTheRequest(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		lock := w.NewClient().NewLock(testbed.Key)
@@ -171,71 +142,6 @@ func TestAContextWithAHoldEndsWithTheLossAndWithTheRequest(t *testing.T) {
 		require.ErrorIs(t, h.Release(w.Ctx), rlock.ErrLost)
 		third := h.With(w.Ctx)
 		<-third.Done()
-	})
-}
-
-func eachPassable(t *testing.T, run func(t *testing.T, w *testbed.World, lock, rival func(*rlock.Client) *rlock.Lock)) {
-	locks := testbed.LocksOf()
-	for name, lock := range locks {
-		rival := lock // that excludes the holder
-		if name == "read" {
-			rival = locks["write"]
-		}
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) { run(t, w, lock, rival) })
-		})
-	}
-}
-
-func TestALockIsPassedOnAndResumed(t *testing.T) {
-	eachPassable(t, func(t *testing.T, w *testbed.World, lock, rival func(*rlock.Client) *rlock.Lock) {
-		var told []rlock.ReleasedInfo
-		var by []rlock.AcquiredBy
-		here := w.NewClient(func(c *rlock.Config) {
-			c.Observer = &rlock.Observer{Released: func(_ context.Context, i rlock.ReleasedInfo) { told = append(told, i) }}
-		})
-		there := w.NewClient(func(c *rlock.Config) {
-			c.Observer = &rlock.Observer{Acquired: func(_ context.Context, i rlock.AcquiredInfo) { by = append(by, i.AcquiredBy) }}
-		})
-		others := rival(w.NewClient().Client)
-		hold := testbed.Take(t, w.Ctx, lock(here.Client))
-		before, _ := hold.Token()
-		sent := len(here.Net.Sent("EVALSHA")) + len(here.Net.Sent("EVAL"))
-		text := testbed.PassedOn(t, w.Ctx, hold, 5*time.Second)
-		assert.LessOrEqual(t, len(here.Net.Sent("EVALSHA"))+len(here.Net.Sent("EVAL"))-sent, 2, "EVALSHA, and EVAL for a new script")
-		assert.Less(t, len(text), 200)
-
-		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrPassed)
-		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
-		assert.False(t, hold.Valid())
-		assert.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrNotHeld)
-		assert.ErrorIs(t, testbed.ErrorOf(hold.Pass(w.Ctx, time.Second)), rlock.ErrNotHeld)
-		assert.Empty(t, here.Held())
-		assert.Zero(t, here.Stats().Held)
-		require.Len(t, told, 1)
-		assert.True(t, told[0].Passed)
-		shown := testbed.Inspected(t, w.Ctx, there.Client)
-		require.Len(t, shown.Holders, 1)
-		assert.True(t, shown.Holders[0].Passed)
-		assert.Equal(t, 5*time.Second, shown.Holders[0].Lease)
-
-		waits := testbed.Start(func() error { return others.Lock(w.Ctx) })
-		time.Sleep(4 * time.Second)
-		require.NoError(t, here.Close(), "and Close leaves it")
-		resumed, err := there.Resume(w.Ctx, text)
-		require.NoError(t, err)
-		require.Equal(t, []rlock.AcquiredBy{rlock.ByPass}, by)
-		after, _ := resumed.Token()
-		assert.Equal(t, before, after)
-		require.ErrorIs(t, testbed.ErrorOf(w.NewClient().Resume(w.Ctx, text)), rlock.ErrNotPassed)
-		require.ErrorIs(t, testbed.ErrorOf(there.Resume(w.Ctx, text)), rlock.ErrNotPassed)
-		time.Sleep(2 * time.Minute) // the watchdog renews it
-		require.True(t, resumed.Valid())
-		require.True(t, testbed.Pending(waits))
-		text = testbed.PassedOn(t, w.Ctx, resumed, 5*time.Second)
-		testbed.Within(t, 5*time.Second, 8*time.Second, func() { require.NoError(t, <-waits) })
-		_, err = there.Resume(w.Ctx, text)
-		require.ErrorIs(t, err, rlock.ErrNotPassed, "its time is over, and the first waiter has it")
 	})
 }
 

@@ -3,10 +3,8 @@
 package insight_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -34,14 +32,6 @@ func TestAFreeLockHasNoClientsToLookFor(t *testing.T) {
 		shown := testbed.Inspected(t, w.Ctx, p.Client)
 		assert.ErrorIs(t, shown.Unresolved, rlock.ErrUnsupported, "the embedded server has no CLIENT LIST; the other fields are set")
 		assert.Len(t, shown.Holders, 1)
-	})
-}
-
-func TestInspectShowsTheTokenOfTheHolder(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(testbed.WithPrefix("shop:"))
-		hold := testbed.Take(t, w.Ctx, p.NewFencedLock(testbed.Key))
-		assert.GreaterOrEqual(t, testbed.Inspected(t, w.Ctx, p.Client).Token, testbed.TokenOf(t, hold))
 	})
 }
 
@@ -81,21 +71,6 @@ func TestInspectShowsAReaderThatIsHandedOverMeanwhile(t *testing.T) {
 		r.Net.Heal()
 		assert.Equal(t, 2, <-shown)
 		w.FlushAll()
-	})
-}
-
-func TestInspectEndsWithItsContextAndWithItsClient(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		ended, cancel := context.WithCancel(w.Ctx)
-		cancel()
-		require.ErrorIs(t, testbed.ErrorOf(inspect.Of(p.Client).Lock(ended, testbed.Key)), context.Canceled)
-		require.ErrorIs(t, testbed.ErrorOf(inspect.Of(p.Client).Lock(w.Ctx, "")), rlock.ErrInvalidName)
-		require.NoError(t, p.Close())
-		require.ErrorIs(t, testbed.ErrorOf(inspect.Of(p.Client).Lock(w.Ctx, testbed.Key)), rlock.ErrClosed)
-		for _, err := range inspect.Of(p.Client).Locks(w.Ctx, "") {
-			require.ErrorIs(t, err, rlock.ErrClosed)
-		}
 	})
 }
 
@@ -264,44 +239,6 @@ func TestAnOwnerThatIsAGoroutineIsNamedAsOne(t *testing.T) {
 
 // What an operator releases after a look.
 
-var forced = map[string]func(c *rlock.Client) *rlock.Lock{
-	"plain": newPlain, "read": newRead, "write": newWrite,
-	"fenced":    func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(testbed.Key) },
-	"fair":      func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(testbed.Key) },
-	"semaphore": func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 1) },
-}
-
-func TestForceUnlockReleasesTheHolderThatWasShownAndNoLaterOne(t *testing.T) {
-	testbed.EachBubble(t, forced, func(t *testing.T, w *testbed.World, newLock func(*rlock.Client) *rlock.Lock) {
-		operator, here, there := w.NewClient(testbed.WithPrefix("orders:")), w.NewClient(), w.NewClient()
-		look := func() inspect.Lock {
-			shown, err := inspect.Of(operator.Client).Lock(w.Ctx, "42")
-			require.NoError(t, err)
-			return shown
-		}
-		released := func(shown inspect.Lock) bool {
-			was, err := inspect.Of(operator.Client).ForceUnlock(w.Ctx, shown)
-			require.NoError(t, err)
-			time.Sleep(time.Second) // until the holder's client has asked Redis
-			return was
-		}
-		assert.False(t, released(look()), "of a free lock")
-		hold := testbed.Take(t, w.Ctx, newLock(here.Client), rlock.WithNote("job 7"))
-		synctest.Wait() // the client of the holder listens, so that no message is missed
-		assert.True(t, released(look()))
-		assert.False(t, hold.Valid())
-
-		hold = testbed.Take(t, w.Ctx, newLock(here.Client))
-		shown := look()
-		require.NoError(t, hold.Release(w.Ctx))
-		later := testbed.Take(t, w.Ctx, newLock(there.Client))
-		assert.False(t, released(shown), "to another process")
-		assert.True(t, later.Valid())
-		require.NoError(t, later.Release(w.Ctx))
-		assert.False(t, released(shown))
-	})
-}
-
 // A note enters and goes with its hold on servers of all sorts, and over several of them.
 func TestANoteGoesWithItsHoldOnEachServer(t *testing.T) {
 	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
@@ -333,112 +270,5 @@ func TestANoteGoesWithItsHoldOnEachServer(t *testing.T) {
 		require.NoError(t, redistest.Await(t, next))
 		assert.True(t, shows("job 8"))
 		require.NoError(t, second.Release(s.Ctx))
-	})
-}
-
-// A hold from the queue shows another time after its first renewal.
-func TestForceUnlockReleasesAHolderWhoseNoteHasChanged(t *testing.T) {
-	waiting := maps.Clone(forced)
-	delete(waiting, "read") // readers read together
-	testbed.EachBubble(t, waiting, func(t *testing.T, w *testbed.World, newLock func(*rlock.Client) *rlock.Lock) {
-		p, q := w.NewClient(), w.NewClient()
-		var hold *rlock.Hold
-		first := testbed.Take(t, w.Ctx, newLock(q.Client))
-		next := testbed.Start(func() (err error) {
-			hold, err = newLock(p.Client).Acquire(w.Ctx, rlock.WithNote("job 7"))
-			return err
-		})
-		time.Sleep(5 * time.Second)
-		require.NoError(t, first.Release(w.Ctx))
-		require.NoError(t, redistest.Await(t, next))
-		shown := testbed.Inspected(t, w.Ctx, q.Client)
-		assert.True(t, shown.Holders[0].Waited)
-		time.Sleep(time.Minute)
-		was, err := inspect.Of(q.Client).ForceUnlock(w.Ctx, shown)
-		require.NoError(t, err)
-		assert.True(t, was)
-		time.Sleep(time.Second)
-		assert.False(t, hold.Valid())
-	})
-}
-
-// A hand-off keeps the tenure.
-func TestForceUnlockLeavesAHolderToWhomTheLockWasHandedOff(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, q := w.NewClient(), w.NewClient()
-		hold := testbed.Take(t, w.Ctx, newPlain(p.Client))
-		shown := testbed.Inspected(t, w.Ctx, q.Client)
-		next := testbed.Start(func() error {
-			return newPlain(p.Client).Do(w.Ctx, func(ctx context.Context) error {
-				time.Sleep(time.Second)
-				was, err := inspect.Of(q.Client).ForceUnlock(w.Ctx, shown)
-				assert.False(t, was)
-				time.Sleep(time.Second)
-				return cmp.Or(err, ctx.Err())
-			})
-		})
-		synctest.Wait()
-		require.NoError(t, hold.Release(w.Ctx))
-		require.NoError(t, redistest.Await(t, next))
-	})
-}
-
-func TestForceUnlockReleasesThosePermitsThatWereShown(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, q := w.NewClient(), w.NewClient()
-		permits := func(c *testbed.Client, n int) *rlock.Hold {
-			return testbed.Take(t, w.Ctx, c.NewSemaphore(testbed.Key, 6), rlock.WithPermits(n))
-		}
-		stays, leaves := permits(p, 3), permits(p, 1)
-		synctest.Wait() // p listens, so that no message is missed
-		shown := testbed.Inspected(t, w.Ctx, q.Client)
-		require.NoError(t, leaves.Release(w.Ctx))
-		comes := permits(q, 2)
-		was, err := inspect.Of(q.Client).ForceUnlock(w.Ctx, shown)
-		require.NoError(t, err)
-		assert.True(t, was)
-		time.Sleep(time.Second)
-		assert.False(t, stays.Valid())
-		assert.True(t, comes.Valid())
-	})
-}
-
-func TestForceUnlockReleasesTheThreadOfRedissonThatWasShown(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		owner := "2cd7f0cb-5236-42d8-999f-e41953429f03:7"
-		for _, kind := range []struct{ mode, field string }{{"", owner}, {"read", owner}, {"write", owner + ":write"}} {
-			take := func(field string) {
-				w.Del(testbed.Key)
-				if kind.mode != "" {
-					w.HSet(testbed.Key, "mode", kind.mode)
-				}
-				w.HSet(testbed.Key, field, "1")
-			}
-			take(kind.field)
-			shown := testbed.Inspected(t, w.Ctx, p.Client)
-			take("0" + kind.field[1:])
-			was, err := inspect.Of(p.Client).ForceUnlock(w.Ctx, shown)
-			require.NoError(t, err)
-			assert.False(t, was, kind)
-			take(kind.field)
-			was, err = inspect.Of(p.Client).ForceUnlock(w.Ctx, shown)
-			require.NoError(t, err)
-			assert.True(t, was, kind)
-			w.Del(testbed.Key)
-		}
-	})
-}
-
-// The key does not say whether a lock is fenced or fair.
-func TestAHolderOfThisClientKnowsAtOnceOfAnUnlockByForceThroughAnotherKind(t *testing.T) {
-	testbed.EachBubble(t, forced, func(t *testing.T, w *testbed.World, newLock func(*rlock.Client) *rlock.Lock) {
-		p := w.NewClient()
-		hold := testbed.Take(t, w.Ctx, newLock(p.Client))
-		was, err := inspect.Of(p.Client).ForceUnlock(w.Ctx, testbed.Inspected(t, w.Ctx, p.Client))
-		require.NoError(t, err)
-		assert.True(t, was)
-		assert.False(t, hold.Valid())
-		assert.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
 	})
 }

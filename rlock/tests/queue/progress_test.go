@@ -161,30 +161,6 @@ func TestCallersThatComeAtOnceHaveEachPlaceOnce(t *testing.T) {
 	}
 }
 
-// No command is sent for it.
-func TestProgressSendsNothing(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		sent := map[bool]int64{}
-		for _, told := range []bool{false, true} {
-			held := heldElsewhere(t, w, (*rlock.Client).NewLock)
-			p := w.NewClient()
-			var options []rlock.AcquireOption
-			var s sight
-			if told {
-				options = append(options, s.option())
-			}
-			result := testbed.Start(func() error { return p.NewLock(testbed.Key).Do(w.Caller(), testbed.Nothing, options...) })
-			time.Sleep(time.Second) // no look is due then, and the server knows the scripts, which each server learns once
-			queued := p.Stats().Commands
-			time.Sleep(time.Minute)
-			sent[told] = p.Stats().Commands - queued
-			require.NoError(t, held.Release(w.Ctx))
-			require.NoError(t, testbed.Soon(result))
-		}
-		assert.Equal(t, sent[false], sent[true])
-	})
-}
-
 // A function that does not return costs others a second: the lock that its call was granted is
 // released then, and the call waits again when it has returned.
 func TestAFunctionThatBlocksDoesNotHoldTheLock(t *testing.T) {

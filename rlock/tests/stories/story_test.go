@@ -34,10 +34,12 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 //	client p lease=3s observed      one with that Config, whose Observer (logs: whose Logger) tells all; most
 //	                                words are fields of a Config
 //	each kind                       the story is told of each kind of lock
+//	of fair read/write              the story is told of each of these locks, behind the "/" of its rival
 //	untimed                         times are not told, since some of them are random: also each kind untimed
 //	p lock me fenced lease=1m       a call for an owner with the name me: lock, try, unlock, depth, token
 //	p hold h permits*3 wait=0       a call for a hold with the name h: hold, do, resume
 //	release h; extend h 1m          calls of a hold: also pass, releasewith, valid, holdtoken
+//	q look; q free                  what inspect shows of a lock, and its release by force
 //	p force; p locked x read        questions, and what needs no owner: also ttl, inspect, names, held,
 //	                                stats, sent, close
 //	p net silent                    the network: see network
@@ -47,21 +49,37 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 // A lock is plain unless it has a kind, with a number of permits, and a name: fair, permits*3,
 // read/a. Several with a + are a multi-lock. Options of calls are those of package rlock; in=h is
 // the context of the hold h, with=h one with that hold, beyond=h its context without its end, as=me
-// that of an owner, within=1s one that ends, ended one that has, and says tells the whole error.
+// that of an owner, within=1s one that ends, ended one that has; says tells the whole error, and untold that
+// nothing is told of the end of the context, whose moment is random.
 func TestStories(t *testing.T) {
 	golden.Cases(t, true, func(t *testing.T, c *golden.Case) {
-		tell := func(t *testing.T, w *testbed.VirtualKind) {
+		first, untimed := strings.CutSuffix(c.First(), "untimed")
+		tell := func(t *testing.T, w *testbed.VirtualKind, lock string) {
 			s := newStory(w)
-			s.timed = !strings.HasSuffix(c.First(), "untimed")
+			s.word, s.rival, _ = strings.Cut(lock, "/")
+			s.timed = !untimed
 			c.Tell(t, s.does)
 		}
-		if strings.HasPrefix(c.First(), "each kind") {
-			testbed.EachVirtualKind(t, tell)
+		locks, of := strings.CutPrefix(first, "of ")
+		if !of {
+			locks = "plain"
+		}
+		if strings.HasPrefix(first, "each kind") {
+			testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) { tell(t, w, "") })
 			return
 		}
-		testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-			tell(t, &testbed.VirtualKind{World: w, Worlds: []*testbed.World{w}})
-		})
+		for _, lock := range strings.Fields(locks) {
+			run := func(t *testing.T) {
+				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+					tell(t, &testbed.VirtualKind{World: w, Worlds: []*testbed.World{w}}, lock)
+				})
+			}
+			if of {
+				t.Run(lock, run)
+			} else {
+				run(t)
+			}
+		}
 	})
 }
 
@@ -72,8 +90,11 @@ type story struct {
 	peers  map[string]*testbed.Peer
 	sent   map[string]int // scripts of each peer, until sent was asked for
 	owners map[string]rlock.Owner
-	calls  map[string]*call // the last of each name
-	timed  bool             // when something is told, and that was last
+	calls  map[string]*call        // the last of each name
+	looks  map[string]inspect.Lock // what each peer was shown last
+	word   string                  // the lock that is meant if none is named, and its rival
+	rival  string
+	timed  bool // when something is told, and that was last
 	last   time.Duration
 
 	mu   sync.Mutex // guards the fields below
@@ -100,7 +121,7 @@ type line struct {
 func newStory(w *testbed.VirtualKind) *story {
 	return &story{
 		VirtualKind: w, began: time.Now(), peers: map[string]*testbed.Peer{}, sent: map[string]int{},
-		owners: map[string]rlock.Owner{}, calls: map[string]*call{},
+		owners: map[string]rlock.Owner{}, calls: map[string]*call{}, looks: map[string]inspect.Lock{},
 	}
 }
 
@@ -153,7 +174,7 @@ type words struct {
 }
 
 // flags are words without a value.
-var flags = []string{"ended", "logs", "observed", "polledbynone", "progress", "recordsites", "says"}
+var flags = []string{"ended", "logs", "observed", "polledbynone", "progress", "recordsites", "says", "untold"}
 
 func wordsOf(text string) words {
 	w := words{named: map[string]string{}}
@@ -208,7 +229,7 @@ func (s *story) happens(event string) {
 		s.begins(name, verb, w, func(ctx context.Context) (string, error) { return "ok", do(ctx) })
 	}
 	switch verb {
-	case "each", "untimed":
+	case "each", "of", "untimed":
 	case "client":
 		s.peers[name] = s.NewProcess(func(c *rlock.Config) { s.configure(name, w, c) })
 	case "clients":
@@ -224,8 +245,11 @@ func (s *story) happens(event string) {
 	case "extend":
 		calls(func(ctx context.Context) error { return h.Extend(ctx, duration(w.plain[1])) })
 	case "pass":
-		calls(func(ctx context.Context) (err error) {
-			ctx.Value(callKey{}).(*call).pass, err = h.Pass(ctx, duration(w.plain[1]))
+		calls(func(ctx context.Context) error {
+			text, err := h.Pass(ctx, duration(w.plain[1]))
+			if err == nil {
+				ctx.Value(callKey{}).(*call).pass = text
+			}
 			return err
 		})
 	case "releasewith":
@@ -337,6 +361,13 @@ func (s *story) acts(client string, p *testbed.Peer, w words) {
 		shown, err := looks.Lock(ctx, cmp.Or(strings.Join(w.plain, ""), testbed.Key))
 		shown.Unresolved = nil // the embedded server has no CLIENT LIST
 		tells(s.fields(shown, ""), err)
+	case "look":
+		shown, err := looks.Lock(ctx, cmp.Or(strings.Join(w.plain, ""), testbed.Key))
+		if s.looks[client] = shown; err != nil {
+			tells(shown.Name, err)
+		}
+	case "free":
+		tells(looks.ForceUnlock(ctx, s.looks[client]))
 	case "held":
 		for _, h := range looks.Held() {
 			h.Owner, h.Since, h.ValidUntil = 0, time.Time{}, time.Time{}
@@ -402,6 +433,8 @@ func (s *story) redis(w *testbed.World, verb string, args []string) {
 		require.NoError(s.T, w.Set(args[0], args[1]))
 	case "hset":
 		w.HSet(args[0], args[1:]...)
+	case "hdel":
+		w.HDel(args[0], args[1])
 	case "zadd":
 		require.NoError(s.T, testbed.ErrorOf(w.ZAdd(args[0], 1e15, args[1])))
 	case "expire":
@@ -432,9 +465,6 @@ func (s *story) keys() string {
 // begins begins a call, and tells its outcome when it has one.
 func (s *story) begins(who, verb string, w words, do func(ctx context.Context) (string, error)) {
 	ctx, cancel := context.WithCancel(s.context(who, verb, w))
-	if w.has("ended") {
-		cancel()
-	}
 	c := &call{who: who, cancel: cancel, done: make(chan struct{})}
 	if last := s.calls[who]; last != nil {
 		c.hold, c.pass = last.hold, last.pass
@@ -466,7 +496,7 @@ func (s *story) holds(who, verb string, w words, do func(ctx context.Context) (*
 		if err == nil {
 			ctx.Value(callKey{}).(*call).hold = h
 			context.AfterFunc(h.Context(), func() {
-				if cause := context.Cause(h.Context()); !errors.Is(cause, rlock.ErrNotHeld) {
+				if cause := context.Cause(h.Context()); !errors.Is(cause, rlock.ErrNotHeld) && !w.has("untold") {
 					s.tell(who+"'s context", "ends: %s", said(w, cause))
 				}
 			})
@@ -486,9 +516,16 @@ func (s *story) context(who, verb string, w words) context.Context {
 	case w.has("beyond"):
 		ctx = context.WithoutCancel(of("beyond").Context())
 	case w.has("as"):
-		ctx = rlock.WithOwner(ctx, s.owner(w.named["as"]))
 	case slices.Contains([]string{"lock", "try", "unlock", "depth", "token"}, verb):
 		ctx = rlock.WithOwner(ctx, s.owner(who))
+	}
+	if w.has("as") {
+		ctx = rlock.WithOwner(ctx, s.owner(w.named["as"]))
+	}
+	if w.has("ended") {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		ctx = ended
 	}
 	if w.has("within") {
 		limited, cancel := context.WithTimeout(ctx, w.duration("within"))
@@ -507,10 +544,25 @@ func (s *story) owner(name string) rlock.Owner {
 
 var lockWord = regexp.MustCompile(`^(plain|fenced|fair|write|read|permits|red|rival)(\*\d+)?(/\S*)?$`)
 
+// lockWords returns the words for locks of an event, or the one for the lock that the story is of.
+func (s *story) lockWords(w words) []string {
+	all := slices.Clone(w.plain[min(1, len(w.plain)):])
+	if s.word == "" {
+		return all
+	}
+	if i := slices.Index(all, "rival"); i >= 0 {
+		all[i] = cmp.Or(s.rival, s.word)
+	}
+	if !slices.ContainsFunc(all, lockWord.MatchString) {
+		all = append(all, s.word)
+	}
+	return all
+}
+
 // lock returns the lock that is asked for.
 func (s *story) lock(p *testbed.Peer, w words) testbed.Locker {
 	var parts []*rlock.Lock
-	for _, word := range w.plain[min(1, len(w.plain)):] {
+	for _, word := range s.lockWords(w) {
 		for part := range strings.SplitSeq(word, "+") {
 			m := lockWord.FindStringSubmatch(part)
 			if m == nil {

@@ -23,7 +23,7 @@ func (s *story) tell(by, format string, args ...any) {
 }
 
 // sentinels are the errors that a caller would compare with.
-var sentinels = []error{rlock.ErrClosed, rlock.ErrFenced, rlock.ErrHeldTooLong, rlock.ErrLost, rlock.ErrNotPassed, rlock.ErrPassed, rlock.ErrPass,
+var sentinels = []error{rlock.ErrClosed, rlock.ErrFenced, rlock.ErrHeldTooLong, rlock.ErrTakenOver, rlock.ErrLost, rlock.ErrNotPassed, rlock.ErrPassed, rlock.ErrPass,
 	rlock.ErrInvalidPass, rlock.ErrNotHeld, rlock.ErrTooManyWaiters, rlock.ErrNotAcquired, rlock.ErrUpgrade, rlock.ErrUnconfirmed, rlock.ErrInvalidName,
 	rlock.ErrInvalidLease, rlock.ErrInvalidConfig, rlock.ErrPermits, rlock.ErrWrongType, rlock.ErrNoToken, rlock.ErrNotReplicated, rlock.ErrNoPermission,
 	rlock.ErrUnsupported, errors.ErrUnsupported, context.Canceled, context.DeadlineExceeded}
