@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"sync"
@@ -28,9 +29,10 @@ type Keeper struct {
 	wheel  *Wheel
 	groups map[uint32]*group // all groups ever seen: there are few nodes
 
-	// ready has the entries to ask in the next pass. paced has the entries that were nudged within
-	// the pace of their last send, in the order of the nudges.
-	ready, paced fifo
+	// urgent and ready have the entries to ask in the next pass, the former those whose time has come.
+	// paced has the entries that were nudged within the pace of their last send, in the order of the
+	// nudges.
+	urgent, ready, paced fifo
 
 	// wakesAt is the time at which the goroutine wakes by itself. Schedule and Stop are cheap, because
 	// a later time need not wake it.
@@ -189,9 +191,9 @@ const (
 // until there may be. A pass gathers the entries to ask, asks them, and sends the entries that are
 // due:
 //
-//	wheel: due, or all after sleep --+
-//	paced: the pace is over ---------+--> ready --> Due --> open batch --> flight
-//	queue of a group with room ------+                  `-> queue, without room
+//	wheel: due, or all after sleep --> urgent --+
+//	paced: the pace is over ---------+          +--> Due --> open batch --> flight
+//	queue of a group with room ------+--> ready +        `-> queue, without room
 //
 // Everything but the calls of Due and Group happens under the mutex. A wake during a pass is never
 // lost, since the goroutine gathers once more before it sleeps.
@@ -202,13 +204,14 @@ func (k *Keeper) run() {
 	k.mu.Lock()
 	for !k.closed {
 		k.gatherLocked()
-		if k.ready.len == 0 {
+		n := k.urgent.len + k.ready.len
+		if n == 0 {
 			k.sleepLocked()
 			continue
 		}
 		// An entry that becomes ready meanwhile waits for the next pass, so that it does not delay
 		// batches that are not full.
-		k.askLocked(k.ready.len)
+		k.askLocked(n)
 		for _, g := range k.groups {
 			if len(g.open) > 0 {
 				k.launchGroupLocked(g)
@@ -232,10 +235,10 @@ func (k *Keeper) gatherLocked() {
 	}
 	if skew-k.skew > sleepTolerance {
 		k.skew = skew
-		k.wheel.Flush(k.makeReadyLocked)
+		k.wheel.Flush(k.makeUrgentLocked)
 	} else {
 		k.skew = min(k.skew, skew)
-		k.wheel.Advance(now, k.makeReadyLocked)
+		k.wheel.Advance(now, k.makeUrgentLocked)
 	}
 	// The fifo is in the order of the nudges, and not of the ends of the paces. So an entry may
 	// wait, for less than a pace, behind another one whose pace ends later.
@@ -269,32 +272,32 @@ func (k *Keeper) makeReadyLocked(e *Entry) {
 	k.ready.push(e)
 }
 
-// makeUrgentLocked moves e, whose time has come during a pass, to the front of ready. The time may
-// be the end of a lease: the holder learns of it when the keeper asks, and a pass takes long if
+// makeUrgentLocked moves e, whose time has come, to urgent, before those that were nudged. The time
+// may be the end of a lease: the holder learns of it when the keeper asks, and a pass takes long if
 // each Due waits for a contended mutex.
 func (k *Keeper) makeUrgentLocked(e *Entry) {
 	e.keeping.leave()
-	k.ready.pushFront(e)
+	k.urgent.push(e)
 }
 
 // chunk is the number of entries that are asked before the keeper takes its mutex again: when a
 // hundred thousand are due together, Schedule and Stop go on in between.
 const chunk = 64
 
-// askLocked asks the first n entries of ready, or fewer if ready has fewer, and puts due entries into
-// the batches of their groups. It releases the mutex while it asks.
+// askLocked asks the first n entries of urgent and of ready, or fewer if they have fewer, and puts
+// due entries into the batches of their groups. It releases the mutex while it asks.
 func (k *Keeper) askLocked(n int) {
 	var asked [chunk]struct {
 		owner Renewable
 		group uint32
 		send  bool
 	}
-	for n > 0 && k.ready.len > 0 && !k.closed {
+	for n > 0 && k.urgent.len+k.ready.len > 0 && !k.closed {
 		k.wheel.Advance(k.clock(), k.makeUrgentLocked)
-		some := asked[:min(n, chunk, k.ready.len)]
+		some := asked[:min(n, chunk, k.urgent.len+k.ready.len)]
 		n -= len(some)
 		for i := range some {
-			e := k.ready.head
+			e := cmp.Or(k.urgent.head, k.ready.head)
 			e.keeping.leave()
 			e.keeping.asked = true
 			e.keeping.nudged.Store(false)
