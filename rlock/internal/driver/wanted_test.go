@@ -113,25 +113,30 @@ func TestAWishEndsWithItsHold(t *testing.T) {
 	})
 }
 
-// A nested hold that has ended is not told, and the outer one is.
-func TestAHoldThatHasEndedIsNotToldInPlaceOfAnother(t *testing.T) {
+// Of nested holds each is told that has asked, but for one that has ended.
+func TestEachNestedHoldIsToldUnlessItHasEnded(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
 		l, o := f.join(nil).lock(), contract.NewOwner()
-		outer, err := l.Hold(t.Context(), t.Context(), request(o))
-		require.NoError(t, err)
-		inner, err := l.Hold(t.Context(), t.Context(), request(o))
-		require.NoError(t, err)
-		of, in := outer.Wanted(), inner.Wanted()
-		require.NoError(t, inner.Release(t.Context()))
+		var nested [3]Handle
+		var wanted [3]<-chan struct{}
+		for i := range nested {
+			var err error
+			nested[i], err = l.Hold(t.Context(), t.Context(), request(o))
+			require.NoError(t, err)
+			wanted[i] = nested[i].Wanted()
+		}
+		require.NoError(t, nested[2].Release(t.Context()))
 		_, waits := takes(t.Context(), f.join(nil).lock())
 		time.Sleep(11 * time.Second)
-		<-of
+		<-wanted[0]
+		<-wanted[1]
 		select {
-		case <-in:
-			t.Error("the inner hold was over")
+		case <-wanted[2]:
+			t.Error("the innermost hold was over")
 		default:
 		}
-		require.NoError(t, outer.Release(t.Context()))
+		require.NoError(t, nested[1].Release(t.Context()))
+		require.NoError(t, nested[0].Release(t.Context()))
 		require.NoError(t, <-waits)
 	})
 }
