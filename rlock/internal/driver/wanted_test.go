@@ -80,6 +80,24 @@ func TestAHoldIsToldThatItIsWanted(t *testing.T) {
 	}
 }
 
+// Where a hold follows another without a pause, the wishes of those that are over are forgotten.
+func TestWishesDoNotGather(t *testing.T) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		l := c.lock()
+		h := holds(t, l)
+		for range 3 {
+			assert.False(t, isWanted(h))
+			for _, wishes := range c.shardOf(l.Name).wishes {
+				assert.Len(t, wishes, 1)
+			}
+			h.ReleaseLater()
+			h = holds(t, l)
+		}
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
 // A wish ends with its hold: of the next hold of the process nobody is told, nor is more asked.
 func TestAWishEndsWithItsHold(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
