@@ -205,6 +205,15 @@ func (s *story) happens(t *testing.T, line string) {
 		} else {
 			s.begins(c, ID{})
 		}
+	case "has": // takes the lock, which is free, and tells what is not as usual of that
+		before := len(s.told)
+		s.happens(t, "lock "+strings.Join(fields[1:], " "))
+		s.happens(t, "answer holds")
+		shared := map[bool]string{true: "shared "}[w.has("read")]
+		acquire := fmt.Sprintf("sends acquire %s %spolls lease=%d", s.lock.Held().ID.text(), shared, w.number("lease", int64(s.client.Config.Lease)))
+		if slices.Equal(s.told[before:], []string{acquire, name + ": acquired from Redis"}) {
+			s.told = s.told[:before]
+		}
 	case "unlock":
 		was, t, ok := s.lock.Unlock(o, w.mode(), w.handle(), s.now)
 		if !ok {
