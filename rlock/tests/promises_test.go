@@ -1,7 +1,9 @@
 package tests_test
 
 // The promises of docs/guarantees.md, each with tests that fail on a library that breaks it;
-// internal/readme holds the list against the page. Those with the ending .txt are in testdata.
+// internal/readme holds the list against the page. A test runs by its name in ./rlock/...,
+// "go test ./rlock/tests/stories -run Stories/losses" the stories of stories/losses.txt, and
+// "go test ./rlock/internal/core -run Traces/queue" the traces of core/testdata/queue.txt.
 // docs/verification.md has what runs over all of them: the explorer, random programs, torture.
 //
 // At most one client is granted a name at a time.

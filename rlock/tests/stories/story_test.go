@@ -28,7 +28,8 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 // TestStories runs the stories in testdata, each in virtual time on servers of its own. A file has
 // a topic, and a story is a [golden.Case]: what happens, and what was told of it. What is told at
 // one moment is in the order of who tells it, and begins with the time if that is later than before.
-// At the end the clients are closed, and keys that are left are told.
+// Of a call that succeeds at once nothing is told. At the end the clients are closed, and keys that
+// are left are told.
 //
 //	clients p q                     two clients, each with a network of its own
 //	client p lease=3s observed      one with that Config, whose Observer (logs: whose Logger) tells all; most
@@ -94,6 +95,7 @@ type story struct {
 	looks  map[string]inspect.Lock // what each peer was shown last
 	word   string                  // the lock that is meant if none is named, and its rival
 	rival  string
+	usual  line // the success of the call that the event begins
 	timed  bool // when something is told, and that was last
 	last   time.Duration
 
@@ -127,7 +129,7 @@ func newStory(w *testbed.VirtualKind) *story {
 
 // does lets one event happen, and returns what is told of it; the event "" is the end.
 func (s *story) does(event string) []string {
-	if event == "" {
+	if s.usual = (line{}); event == "" {
 		s.ends()
 	} else {
 		s.happens(strings.ReplaceAll(event, "JAVA", testbed.ForeignOwner))
@@ -135,6 +137,7 @@ func (s *story) does(event string) []string {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.told = slices.DeleteFunc(s.told, func(l line) bool { return l == s.usual })
 	slices.SortStableFunc(s.told, func(a, b line) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
 	var lines []string
 	for _, l := range s.told {
@@ -383,6 +386,7 @@ func (s *story) acts(client string, p *testbed.Peer, w words) {
 		s.tell(client, "has sent %d scripts", p.Scripts()-s.sent[client])
 		s.sent[client] = p.Scripts()
 	case "close":
+		s.usual = line{s.elapsed(), client, "close: ok"}
 		s.tell(client, "close: %s", said(w, p.Close()))
 	case "net":
 		p.Networks(func(n *network.Network) { s.network(n, w) })
@@ -470,6 +474,7 @@ func (s *story) begins(who, verb string, w words, do func(ctx context.Context) (
 		c.hold, c.pass = last.hold, last.pass
 	}
 	s.calls[who] = c
+	s.usual = line{s.elapsed(), who, verb + ": ok"}
 	go func() {
 		defer close(c.done)
 		text, err := do(context.WithValue(ctx, callKey{}, c))

@@ -19,8 +19,10 @@ import (
 func (s *story) tell(by, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = append(s.told, line{time.Since(s.began).Round(10 * time.Millisecond), by, fmt.Sprintf(format, args...)})
+	s.told = append(s.told, line{s.elapsed(), by, fmt.Sprintf(format, args...)})
 }
+
+func (s *story) elapsed() time.Duration { return time.Since(s.began).Round(10 * time.Millisecond) }
 
 // sentinels are the errors that a caller would compare with.
 var sentinels = []error{rlock.ErrClosed, rlock.ErrFenced, rlock.ErrHeldTooLong, rlock.ErrTakenOver, rlock.ErrLost, rlock.ErrNotPassed, rlock.ErrPassed, rlock.ErrPass,
