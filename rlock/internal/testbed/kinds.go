@@ -314,6 +314,14 @@ func LocksOf(kinds ...string) map[string]func(*rlock.Client) *rlock.Lock {
 	return locks
 }
 
+// RivalOf returns the constructor of the lock that keeps the holder of a lock of that kind out.
+func RivalOf(kind string) func(*rlock.Client) *rlock.Lock {
+	if kind == "read" {
+		kind = "write"
+	}
+	return LocksOf()[kind]
+}
+
 // modes is what the keys of a kind's queue and of its channels end with.
 var modes = map[string]string{"write": "rw", "read": "rw", "semaphore": "sem"}
 

@@ -22,31 +22,16 @@ func TestALockIsTakenOver(t *testing.T) {
 	redistest.Over(t, kinds, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
 		here, there, third := s.NewClient(), s.NewClient(), s.NewClient()
-		for kind, lock := range map[string]func(c *rlock.Client) (held, rival *rlock.Lock){
-			"plain":  func(c *rlock.Client) (held, rival *rlock.Lock) { l := c.NewLock("plain"); return l, l },
-			"fair":   func(c *rlock.Client) (held, rival *rlock.Lock) { l := c.NewFairLock("fair"); return l, l },
-			"fenced": func(c *rlock.Client) (held, rival *rlock.Lock) { l := c.NewFencedLock("fenced"); return l, l },
-			"write": func(c *rlock.Client) (held, rival *rlock.Lock) {
-				l := c.NewReadWriteLock("write")
-				return l.Write(), l.Write()
-			},
-			"read": func(c *rlock.Client) (held, rival *rlock.Lock) {
-				l := c.NewReadWriteLock("read")
-				return l.Read(), l.Write()
-			},
-			"permit": func(c *rlock.Client) (held, rival *rlock.Lock) { l := c.NewSemaphore("permit", 1); return l, l },
-		} {
+		for kind, held := range testbed.LocksOf() {
 			t.Run(kind, func(t *testing.T) {
-				held, _ := lock(here)
-				_, rival := lock(there)
-				_, last := lock(third)
-				hold := testbed.Take(t, s.Ctx, held)
+				rival, last := testbed.RivalOf(kind)(there), testbed.RivalOf(kind)(third)
+				hold := testbed.Take(t, s.Ctx, held(here))
 				var served atomic.Bool
 				waits := testbed.Start(func() error {
 					return last.Do(s.Ctx, func(context.Context) error { served.Store(true); return nil })
 				})
 				require.Eventually(t, func() bool {
-					shown, err := inspect.Of(third).Lock(s.Ctx, kind)
+					shown, err := inspect.Of(third).Lock(s.Ctx, testbed.Key)
 					return err == nil && len(shown.Queue) == 1
 				}, testbed.Hang, time.Millisecond)
 				wanted := hold.Wanted()

@@ -1,6 +1,7 @@
 package losses_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -287,38 +288,22 @@ func TestAHoldIsWantedWithoutARenewal(t *testing.T) {
 	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
 		here, there := s.NewClient(unrenewed), s.NewClient(unrenewed)
-		for kind, lock := range map[string]func(c *rlock.Client) (held, rival *rlock.Lock){
-			"plain": func(c *rlock.Client) (held, rival *rlock.Lock) { return c.NewLock("plain"), c.NewLock("plain") },
-			"fair":  func(c *rlock.Client) (held, rival *rlock.Lock) { return c.NewFairLock("fair"), c.NewFairLock("fair") },
-			"fenced": func(c *rlock.Client) (held, rival *rlock.Lock) {
-				return c.NewFencedLock("fenced"), c.NewFencedLock("fenced")
-			},
-			"write": func(c *rlock.Client) (held, rival *rlock.Lock) {
-				l := c.NewReadWriteLock("write")
-				return l.Write(), l.Read()
-			},
-			"read": func(c *rlock.Client) (held, rival *rlock.Lock) {
-				l := c.NewReadWriteLock("read")
-				return l.Read(), l.Write()
-			},
-			"permit": func(c *rlock.Client) (held, rival *rlock.Lock) { l := c.NewSemaphore("permit", 1); return l, l },
-			"multi": func(c *rlock.Client) (held, rival *rlock.Lock) {
-				l := c.NewLock("{multi}b")
-				return rlock.NewMultiLock(c.NewLock("{multi}a"), l), l
-			},
-		} {
+		locks := testbed.LocksOf()
+		locks["multi"] = func(c *rlock.Client) *rlock.Lock {
+			return rlock.NewMultiLock(c.NewLock("{"+testbed.Key+"}a"), c.NewLock(testbed.Key))
+		}
+		for kind, held := range locks {
+			rival := testbed.RivalOf(cmp.Or(strings.TrimPrefix(kind, "multi"), "plain"))
 			t.Run(kind, func(t *testing.T) {
-				held, _ := lock(here)
 				for _, client := range []*rlock.Client{there, here} {
-					_, rival := lock(client)
-					require.NoError(t, held.Do(s.Ctx, func(ctx context.Context) error {
+					require.NoError(t, held(here).Do(s.Ctx, func(ctx context.Context) error {
 						wanted := rlock.Wanted(ctx)
 						select {
 						case <-wanted:
 							t.Error("no owner waits")
 						default:
 						}
-						go func() { _ = rival.Do(s.Ctx, testbed.Nothing) }()
+						go func() { _ = rival(client).Do(s.Ctx, testbed.Nothing) }()
 						<-wanted
 						return nil
 					}))

@@ -58,8 +58,8 @@ func (s *sight) waits(ctx context.Context, l *rlock.Lock, options ...rlock.Acqui
 }
 
 // held returns a hold of another client, and what releases it.
-func heldElsewhere(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) *rlock.Hold {
-	h := testbed.Take(t, w.Ctx, of(w.NewClient().Client, testbed.Key))
+func heldElsewhere(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) *rlock.Hold {
+	h := testbed.Take(t, w.Ctx, of(w.NewClient().Client))
 	return h
 }
 
@@ -90,7 +90,7 @@ func TestACallerIsToldEveryTwoSeconds(t *testing.T) {
 // However tickets come and go, and whatever is in flight, a caller that knows its place is told
 // within two seconds again.
 func TestACallerInACrowdIsToldWithinTwoSecondsAgain(t *testing.T) {
-	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
 		var mu sync.Mutex
 		var longest time.Duration
 		waits := func(l *rlock.Lock) { // once, for a while
@@ -119,7 +119,7 @@ func TestACallerInACrowdIsToldWithinTwoSecondsAgain(t *testing.T) {
 			for range 4 {
 				callers.Go(func() {
 					for time.Now().Before(end) {
-						waits(of(p.Client, testbed.Key))
+						waits(of(p.Client))
 					}
 				})
 			}
@@ -133,7 +133,7 @@ func TestACallerInACrowdIsToldWithinTwoSecondsAgain(t *testing.T) {
 // to Redis.
 func TestCallersThatComeAtOnceHaveEachPlaceOnce(t *testing.T) {
 	for _, shared := range []bool{false, true} {
-		testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+		testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
 			held := heldElsewhere(t, w, of)
 			p := w.NewClient()
 			const n = 8
@@ -144,7 +144,7 @@ func TestCallersThatComeAtOnceHaveEachPlaceOnce(t *testing.T) {
 				if !shared {
 					options = append(options, rlock.WithMaxWaiters(2*n))
 				}
-				results = append(results, all[i].waits(w.Caller(), of(p.Client, testbed.Key), options...))
+				results = append(results, all[i].waits(w.Caller(), of(p.Client), options...))
 			}
 			time.Sleep(5 * time.Second)
 			var told, want []string
@@ -164,21 +164,21 @@ func TestCallersThatComeAtOnceHaveEachPlaceOnce(t *testing.T) {
 // A function that does not return costs others a second: the lock that its call was granted is
 // released then, and the call waits again when it has returned.
 func TestAFunctionThatBlocksDoesNotHoldTheLock(t *testing.T) {
-	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
 		p, other := w.NewClient(), w.NewClient()
-		held := testbed.Take(t, w.Ctx, of(other.Client, testbed.Key))
+		held := testbed.Take(t, w.Ctx, of(other.Client))
 		goOn, once := make(chan struct{}), sync.Once{}
 		stuck := testbed.Waits(t, func() error {
-			return of(p.Client, testbed.Key).Do(w.Caller(), testbed.Nothing, rlock.WithProgress(func(int, int) { once.Do(func() { <-goOn }) }))
+			return of(p.Client).Do(w.Caller(), testbed.Nothing, rlock.WithProgress(func(int, int) { once.Do(func() { <-goOn }) }))
 		})
 		brief, cancel := context.WithTimeout(w.Caller(), time.Second)
 		defer cancel()
 		leaves := testbed.Waits(t, func() error {
-			return of(w.NewClient().Client, testbed.Key).Do(brief, testbed.Nothing, rlock.WithProgress(func(int, int) { <-goOn }))
+			return of(w.NewClient().Client).Do(brief, testbed.Nothing, rlock.WithProgress(func(int, int) { <-goOn }))
 		})
 		require.NoError(t, held.Release(w.Ctx))
 		began := time.Now()
-		held = testbed.Take(t, w.Ctx, of(other.Client, testbed.Key))
+		held = testbed.Take(t, w.Ctx, of(other.Client))
 		assert.Less(t, time.Since(began), 5*time.Second)
 		assert.Empty(t, p.Held())
 		close(goOn)
@@ -193,11 +193,11 @@ func TestAFunctionThatBlocksDoesNotHoldTheLock(t *testing.T) {
 
 // A call that has missed its turn waits for the rest of its time, and no longer.
 func TestACallThatHasMissedItsTurnWaitsForTheRestOfItsTime(t *testing.T) {
-	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
-		other := of(w.NewClient().Client, testbed.Key)
+	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
+		other := of(w.NewClient().Client)
 		held, began, goOn := testbed.Take(t, w.Ctx, other), time.Now(), make(chan struct{})
 		misses := testbed.Waits(t, func() error {
-			return of(w.NewClient().Client, testbed.Key).Do(w.Caller(), testbed.Nothing, rlock.WithWait(10*time.Second), rlock.WithProgress(func(int, int) { <-goOn }))
+			return of(w.NewClient().Client).Do(w.Caller(), testbed.Nothing, rlock.WithWait(10*time.Second), rlock.WithProgress(func(int, int) { <-goOn }))
 		})
 		require.NoError(t, held.Release(w.Ctx))
 		held = testbed.Take(t, w.Ctx, other)
@@ -212,8 +212,8 @@ func TestACallThatHasMissedItsTurnWaitsForTheRestOfItsTime(t *testing.T) {
 // No other call waits for a function that does not return, although its call has to ask Redis
 // first.
 func TestAFunctionThatBlocksDelaysNoOtherCall(t *testing.T) {
-	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
-		lock := of(w.NewClient().Client, testbed.Key)
+	testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
+		lock := of(w.NewClient().Client)
 		held, err := lock.Acquire(w.Ctx, rlock.WithMinHold(time.Minute))
 		require.NoError(t, err)
 		goOn, running := make(chan struct{}), atomic.Int32{}
@@ -257,7 +257,7 @@ func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 		for _, granted := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", granted ", granted), func(t *testing.T) {
 				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-					held := heldElsewhere(t, w, (*rlock.Client).NewLock)
+					held := heldElsewhere(t, w, waitersOf["plain"])
 					p := w.NewClient()
 					goOn, ended := make(chan struct{}), make(chan any, 1)
 					go func() {
@@ -295,27 +295,27 @@ func TestAFunctionThatPanicsReleasesTheLock(t *testing.T) {
 func TestAFunctionThatPanicsTooLateReleasesNothing(t *testing.T) {
 	for name, end := range map[string]func(){"panics": panics, "ends the goroutine": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
-			testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client, string) *rlock.Lock) {
+			testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
 				held := heldElsewhere(t, w, of)
 				p := w.NewClient()
 				owner := rlock.WithOwner(w.Ctx, rlock.NewOwner())
 				goOn, ended := make(chan struct{}), make(chan any, 1)
 				go func() {
 					defer func() { ended <- recover() }()
-					_, _ = of(p.Client, testbed.Key).Acquire(owner, rlock.WithProgress(func(int, int) { <-goOn; end() }))
+					_, _ = of(p.Client).Acquire(owner, rlock.WithProgress(func(int, int) { <-goOn; end() }))
 				}()
 				synctest.Wait()
 				require.NoError(t, held.Release(w.Ctx))
 				time.Sleep(2 * time.Second) // the call has the lock for one of them
-				require.NoError(t, of(p.Client, testbed.Key).Lock(owner))
+				require.NoError(t, of(p.Client).Lock(owner))
 				close(goOn)
 				<-ended
 				synctest.Wait()
 				assert.Len(t, p.Held(), 1)
 				assert.EqualValues(t, 1, p.Stats().Held)
 				assert.Zero(t, p.Stats().Waiting)
-				require.NoError(t, of(p.Client, testbed.Key).Unlock(owner))
-				require.Eventually(t, func() bool { return w.IsFree(of(p.Client, testbed.Key)) }, time.Minute, time.Millisecond)
+				require.NoError(t, of(p.Client).Unlock(owner))
+				require.Eventually(t, func() bool { return w.IsFree(of(p.Client)) }, time.Minute, time.Millisecond)
 			})
 		})
 	}
@@ -336,7 +336,7 @@ func TestALockMayEndWhileItsCallWaitsForTheFunction(t *testing.T) {
 		for _, then := range []string{"the function returns", "the function panics", "the caller has left"} {
 			t.Run(fmt.Sprint(name, ", ", then), func(t *testing.T) {
 				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-					held := heldElsewhere(t, w, (*rlock.Client).NewLock)
+					held := heldElsewhere(t, w, waitersOf["plain"])
 					var told struct{ acquired, gaveUp, ended atomic.Int64 }
 					p := w.NewClient(func(c *rlock.Config) {
 						c.Observer = &rlock.Observer{
@@ -397,14 +397,8 @@ func TestALockMayEndWhileItsCallWaitsForTheFunction(t *testing.T) {
 
 // Queues that refuse: WithMaxWaiters.
 
-// waitersOf are the locks of one name, for which all callers wait that have to.
-var waitersOf = map[string]func(*rlock.Client, string) *rlock.Lock{
-	"plain":     (*rlock.Client).NewLock,
-	"fenced":    (*rlock.Client).NewFencedLock,
-	"fair":      (*rlock.Client).NewFairLock,
-	"write":     func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() },
-	"semaphore": func(c *rlock.Client, name string) *rlock.Lock { return c.NewSemaphore(name, 1) },
-}
+// waitersOf are the locks for which all callers wait that have to.
+var waitersOf = testbed.LocksOf("plain", "fenced", "fair", "write", "semaphore")
 
 // bounded is a call that waits if fewer than n wait.
 func bounded(ctx context.Context, l *rlock.Lock, n int) <-chan error {
@@ -420,34 +414,33 @@ func bounded(ctx context.Context, l *rlock.Lock, n int) <-chan error {
 func TestAQueueThatIsFullRefuses(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
 		here, there := s.NewClient(), s.NewClient()
-		for kind, of := range waitersOf {
-			name := "orders:" + kind
-			held, err := of(here, name).Acquire(s.Ctx, rlock.WithMaxWaiters(-1))
+		for _, of := range waitersOf {
+			held, err := of(here).Acquire(s.Ctx, rlock.WithMaxWaiters(-1))
 			require.NoError(t, err, "it need not wait")
 
-			_, err = of(there, name).Acquire(s.Ctx, rlock.WithMaxWaiters(0))
+			_, err = of(there).Acquire(s.Ctx, rlock.WithMaxWaiters(0))
 			require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			assert.ErrorContains(t, err, fmt.Sprintf("lock %q", name))
+			assert.ErrorContains(t, err, fmt.Sprintf("lock %q", testbed.Key))
 			assert.ErrorContains(t, err, "0 of 0")
 
-			first := bounded(s.Ctx, of(there, name), 2)
-			s.AwaitWaiters(1, name)
-			second := bounded(s.Ctx, of(here, name), 2)
-			s.AwaitWaiters(2, name)
+			first := bounded(s.Ctx, of(there), 2)
+			s.AwaitWaiters(1, testbed.Key)
+			second := bounded(s.Ctx, of(here), 2)
+			s.AwaitWaiters(2, testbed.Key)
 			for _, c := range []*rlock.Client{here, there} {
-				_, err = of(c, name).Acquire(s.Ctx, rlock.WithMaxWaiters(2))
+				_, err = of(c).Acquire(s.Ctx, rlock.WithMaxWaiters(2))
 				require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
 				assert.ErrorContains(t, err, "2 of 2")
 				assert.ErrorContains(t, err, "held by")
 			}
-			s.AwaitWaiters(2, name) // those that were refused take no place
+			s.AwaitWaiters(2, testbed.Key) // those that were refused take no place
 
 			require.NoError(t, held.Release(s.Ctx))
 			require.NoError(t, redistest.Await(t, first))
 			require.NoError(t, redistest.Await(t, second))
 			// A hand-off inside a process leaves the ticket of its caller to be given up.
-			require.Eventually(t, func() bool { return s.IsFree(of(there, name)) }, testbed.Hang, time.Millisecond)
+			require.Eventually(t, func() bool { return s.IsFree(of(there)) }, testbed.Hang, time.Millisecond)
 		}
 	})
 }
