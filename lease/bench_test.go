@@ -1,12 +1,7 @@
-//go:build unix
-
 package lease_test
 
 import (
-	"context"
 	"runtime"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -49,18 +44,6 @@ func BenchmarkStartStopWith100kPending(b *testing.B) {
 	}
 }
 
-// BenchmarkMoveWith100kPending measures the work of the wheel for one renewal.
-func BenchmarkMoveWith100kPending(b *testing.B) {
-	k := keepMany(b)
-	r := new(kept)
-	at := time.Now().Add(time.Hour)
-	b.ReportAllocs()
-	for b.Loop() {
-		at = at.Add(10 * time.Millisecond)
-		k.Schedule(r, at)
-	}
-}
-
 // BenchmarkBytesPerLease measures the memory of a lease in the wheel, including its entry, and the
 // goroutines for a hundred thousand of them.
 func BenchmarkBytesPerLease(b *testing.B) {
@@ -82,65 +65,5 @@ func BenchmarkBytesPerLease(b *testing.B) {
 		b.ReportMetric(float64(runtime.NumGoroutine()-goroutines), "goroutines")
 		runtime.KeepAlive(all)
 		k.Close()
-	}
-}
-
-// BenchmarkNudgeAlreadyNudged measures the nudge of a hand-off, of which there are millions a
-// second; only one in a millisecond is sent.
-func BenchmarkNudgeAlreadyNudged(b *testing.B) {
-	block := make(chan struct{})
-	k := lease.NewKeeper(lease.Config{Send: func(context.Context, uint32, []lease.Renewable) bool {
-		<-block
-		return true
-	}})
-	b.Cleanup(k.Close)
-	b.Cleanup(func() { close(block) })
-	r := new(kept)
-	b.ReportAllocs()
-	for b.Loop() {
-		k.Nudge(r)
-	}
-}
-
-// cpu returns the processor time that the process has used.
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
-// BenchmarkRenew100kHeld keeps a hundred thousand leases and renews each once a second, with a
-// sender that only schedules the next renewal: the processor time of a renewal without its command.
-// With a lease of 30 s ten thousand are due a second, which gives their share of a core.
-func BenchmarkRenew100kHeld(b *testing.B) {
-	const every = time.Second
-	for b.Loop() {
-		var n atomic.Int64
-		var k *lease.Keeper
-		done := make(chan struct{})
-		k = lease.NewKeeper(lease.Config{Tick: 3 * time.Millisecond, Send: func(_ context.Context, _ uint32, batch []lease.Renewable) bool {
-			next := time.Now().Add(every)
-			for _, r := range batch {
-				k.Schedule(r, next)
-			}
-			if sent := n.Add(int64(len(batch))); sent >= 2*many && sent-int64(len(batch)) < 2*many {
-				close(done)
-			}
-			return true
-		}})
-		all := make([]kept, many)
-		now := time.Now()
-		for i := range all {
-			k.Schedule(&all[i], now.Add(every+time.Duration(i)*every/many))
-		}
-		begin := cpu()
-		<-done
-		used := cpu() - begin
-		k.Close()
-		each := float64(used) / float64(n.Load())
-		b.ReportMetric(each, "cpu-ns/renewal")
-		b.ReportMetric(each*many/10/1e9*100, "%core@30s")
 	}
 }

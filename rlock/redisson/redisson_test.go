@@ -292,35 +292,6 @@ func TestSynchronizersInACluster(t *testing.T) {
 	require.ErrorIs(t, here.CountDownLatch("{t}x").CountDown(ctx), rlock.ErrInvalidName)
 }
 
-// BenchmarkSemaphore acquires and releases a permit without contention; BenchmarkRaw is two EVALSHA
-// of a default client:
-//
-//	go test -run - -bench . -count 5 ./rlock/redisson
-func BenchmarkSemaphore(b *testing.B) {
-	client := must(rlock.New(rlock.Config{Redis: redistest.Standalone(b).Options()}))
-	b.Cleanup(func() { _ = client.Close() })
-	s, ctx := redisson.New(client).Semaphore("bench"), context.Background()
-	require.NoError(b, s.Release(ctx, 1))
-	for b.Loop() {
-		if s.Acquire(ctx, 1) != nil || s.Release(ctx, 1) != nil {
-			b.Fatal("an error")
-		}
-	}
-}
-
-func BenchmarkRaw(b *testing.B) {
-	redis := must(rueidis.NewClient(redistest.Standalone(b).Options()))
-	b.Cleanup(redis.Close)
-	script := rueidis.NewLuaScript("redis.call('incrby', KEYS[1], ARGV[1]) return redis.call('publish', KEYS[1], '1')")
-	for b.Loop() {
-		for range 2 {
-			if err := script.Exec(context.Background(), redis, []string{"{raw}"}, []string{"1"}).Error(); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-}
-
 func TestSynchronizersAreInspected(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, s *redistest.Server) {
 		client := must(rlock.New(rlock.Config{Redis: testbed.Patient(s.Options()), Prefix: strings.ReplaceAll(t.Name(), "/", ":") + ":"}))
