@@ -3,8 +3,6 @@ package servers_test
 import (
 	"context"
 	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -72,7 +70,7 @@ func TestWhatIsNoOutageIsNotLogged(t *testing.T) {
 func TestTheLogSaysOnceThatRedisWasRestartedWithoutItsData(t *testing.T) {
 	redistest.NeedMajor(t, 7) // before, INFO does not say how much was loaded
 	server := redistest.Standalone(t, "--save", "")
-	var log lines
+	var log testbed.Journal
 	client, err := rlock.New(rlock.Config{Redis: server.Options(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
@@ -82,26 +80,8 @@ func TestTheLogSaysOnceThatRedisWasRestartedWithoutItsData(t *testing.T) {
 		server.Stop()
 		server.Start()
 		redistest.Await(t, hold.Context().Done())
-		require.Eventually(t, func() bool { return log.count(isEmpty) >= n }, testbed.Hang, time.Millisecond)
+		require.Eventually(t, func() bool { return log.Count(isEmpty) >= n }, testbed.Hang, time.Millisecond)
 		_ = hold.Release(t.Context())
-		assert.Equal(t, n, log.count(isEmpty), "once for each restart")
+		assert.Equal(t, n, log.Count(isEmpty), "once for each restart")
 	}
-}
-
-// Lines are what was logged.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
 }
