@@ -403,30 +403,6 @@ func TestABrokenConnectionLeavesNoOutcomeUnknown(t *testing.T) {
 	}
 }
 
-// A handler that has ended has answered its request, whatever Redis says of the response: 503 would
-// say that it had not run.
-func TestAResponseThatCannotBeStoredIsThatOfItsRequest(t *testing.T) {
-	for _, refusal := range []string{"NOPERM no permissions to run the 'set' command", "WRONGTYPE of another program", "ERR unknown command"} {
-		synctest.Test(t, func(t *testing.T) {
-			redis := rlocktest.NewServer(t)
-			var ended atomic.Bool
-			s, net := apart(t, redis, idempotent.Options{}, func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(http.StatusCreated)
-				ended.Store(true)
-			})
-			net.Rule(func(f network.Frame) network.Fate {
-				if f.Stage == network.Reply && ended.Load() {
-					return network.Replace("-" + refusal + "\r\n")
-				}
-				return network.Pass
-			})
-			assert.Equal(t, http.StatusCreated, s.post(key, "7").Code, refusal)
-			assert.EqualValues(t, 1, s.runs.Load())
-			net.Rule(nil)
-		})
-	}
-}
-
 // A mark that cannot be cleared while Redis is away is cleared when it is there again, behind the
 // response.
 func TestAMarkIsClearedWhenRedisIsThereAgain(t *testing.T) {
@@ -523,16 +499,6 @@ func TestAServerThatDiesInItsHandler(t *testing.T) {
 	}
 }
 
-// A handler that panics has an outcome that is not known, and its server has the panic.
-func TestAHandlerThatPanics(t *testing.T) {
-	bubble(t, idempotent.Options{}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		func(t *testing.T, _ *rlocktest.Server, a, b *server) {
-			assert.PanicsWithValue(t, http.ErrAbortHandler, func() { a.post(key, "7") })
-			assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
-			assert.Zero(t, b.runs.Load())
-		})
-}
-
 // The panic goes on in the goroutine of the request, and shows where it began.
 func TestThePanicOfAHandlerHasItsStack(t *testing.T) {
 	reason := errors.New("a reason")
@@ -544,24 +510,6 @@ func TestThePanicOfAHandlerHasItsStack(t *testing.T) {
 			assert.Contains(t, err.Error(), "TestThePanicOfAHandlerHasItsStack.func1(")
 		}()
 		a.post(key, "7")
-	})
-}
-
-// A response that comes after the loss of the lock is not kept, and no other is known.
-func TestAHandlerThatOutlivesItsLock(t *testing.T) {
-	slow := func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) }
-	bubble(t, idempotent.Options{}, slow, func(t *testing.T, redis *rlocktest.Server, a, b *server) {
-		code := make(chan int)
-		go func() { code <- a.post(key, "7").Code }()
-		synctest.Wait()
-		for _, name := range redis.Miniredis().Keys() {
-			if !strings.Contains(name, ":began") {
-				redis.Miniredis().Del(name)
-			}
-		}
-		assert.Equal(t, http.StatusInternalServerError, <-code)
-		assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
-		assert.Zero(t, b.runs.Load())
 	})
 }
 
