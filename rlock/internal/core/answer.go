@@ -65,6 +65,9 @@ func (l *Lock) answerTenure(t *Tenure, seq uint32, a Reply, now Now) {
 	}
 	t.noteAnswer(f, a, now)
 	if w := t.Agent; w != nil && w.Purpose == Locks {
+		if f.op == Look && f.asks == heeds && a.Fault == Answered {
+			t.noteLetThrough(w, a.Takes, now)
+		}
 		l.answerTicket(w, t, a, now)
 	}
 	if f.op == Mirror {
@@ -109,7 +112,7 @@ func (l *Lock) answerTicket(w *Call, t *Tenure, a Reply, now Now) {
 		l.makeGone(t, now)
 		l.endWait(w, Full, now)
 	case a.Found != Holds:
-		if t.takes && t.place == InQueue {
+		if t.takes == takesOver && t.place == InQueue {
 			l.noteHolders(w, t, a.Holders, now)
 		}
 		w.admitted = w.admitted || t.place == InQueue && w.isBounded()

@@ -85,6 +85,7 @@ type waiting struct {
 	admitted bool                    // the ticket has been in the queue: the bound no longer counts
 	fails    int                     // the number of consecutive commands without an answer
 	victims  []victim                // the holders that have to give way to the call
+	letBy    Span                    // the grace with which a message lets the call through, until Redis confirms that
 	rest     Time                    // the time before which no command is sent for the call
 	position waitqueue.Waiter[*Call] // the place of the call in the line
 }

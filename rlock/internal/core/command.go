@@ -83,7 +83,7 @@ type Command struct {
 
 	Mirrored
 	Asks  bool // a Mirror or a Resume also asks how many others wait
-	Heeds bool // a Mirror that asks also asks whether a ticket takes the lock over
+	Heeds bool // a Mirror that asks also asks whether a ticket takes the lock over; a Look, whether its ticket does
 
 	Bound
 	Tokens  uint64 // the number of fencing tokens that a grant reserves; 0 for a lock without tokens
@@ -177,7 +177,7 @@ type Reply struct {
 	Tickets int  // the number of these tickets
 
 	Token  uint64 // the last of the fencing tokens that the grant reserved
-	Takes  bool   // a ticket that takes the lock over is the first in the queue, if the command Heeds
+	Takes  bool   // a ticket that takes the lock over waits, if a Mirror Heeds; the ticket of a Look is one
 	Others int    // the number of tickets and foreign clients that wait, if the command Asks
 
 	Window   Span // the rest of the window of foreign clients; 0 if there is none
@@ -199,6 +199,7 @@ const (
 	Shown                          // "h": the tenure has the lock, and a client waits for it
 	Satisfied                      // "=": a release has taken the ticket out of the queue, with an answer for its call
 	TakenOver                      // "t": a ticket takes the lock over from the tenure
+	LetThrough                     // ">": an operator makes the ticket take the lock over
 )
 
 // A Message is a message to a client. Any client may publish one, so it may be forged, late or
@@ -209,7 +210,7 @@ type Message struct {
 	More   int32  // the number of permits beside the first that the tenure has
 	Token  uint64 // the last of the tokens that a grant reserved
 	Tokens uint64 // the number of these tokens
-	Left   Span   // the rest of the grace of a tenure that the lock is taken over from
+	Left   Span   // the rest of the grace of a tenure that the lock is taken over from; the grace that a ticket is let through with
 	Ours   bool   // a client of rlock published the ForeignNews
 }
 

@@ -6,7 +6,7 @@ package core
 // another command.
 type flight struct {
 	op    Op       // None if no command is in flight
-	asks  question // whether a Mirror or a Resume asks how many others wait
+	asks  question // what a Mirror, a Resume or a Look asks beside its own answer
 	exact bool     // the Mirror may shorten the lease
 	last  bool     // the tenure of the Leave is over whatever the answer is
 	seq   uint32   // the number of the command among all tenures that had this memory
@@ -20,7 +20,7 @@ type question uint8
 const (
 	asksNot question = iota
 	asks
-	heeds // the Mirror also asks whether a ticket takes the lock over
+	heeds // the Mirror also asks whether a ticket takes the lock over; the Look, whether its ticket does
 	opens // the Mirror asks because it gives up the write lock, so that readers of other clients may enter
 )
 
@@ -64,14 +64,18 @@ func (t *Tenure) launch(op Op, now Now) Command {
 		t.noteSending(t.flight)
 	}
 	cmd.Lease = t.flight.lease
-	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.answerable, t.brief, t.takes, t.more, t.shown.owner, t.note}
+	cmd.Ticket = Ticket{t.ID, t.mode, t.polls > 0, t.answerable, t.brief, t.takes != takesNot, t.more, t.shown.owner, t.note}
 	if op == Resume {
 		cmd.Passed, t.flight.asks = t.Agent.Named, asks
 	}
-	cmd.Asks, cmd.Heeds = t.flight.asks != asksNot, t.flight.asks == heeds
-	if op == Look && t.takes && t.Agent != nil {
+	switch {
+	case op != Look || t.Agent == nil:
+	case t.takes == letGo:
+		t.flight.asks = heeds
+	case t.takes == takesOver:
 		t.fillTakeover(&cmd, now)
 	}
+	cmd.Asks, cmd.Heeds = t.flight.asks != asksNot, t.flight.asks == heeds
 	if op == Look || op == Leave {
 		cmd.Heard, l.foreign.heard = l.foreign.heard, false
 	}

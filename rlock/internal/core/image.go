@@ -267,7 +267,7 @@ func (n *Names) call(b []byte, w *Call, l *Lock, at clocks) []byte {
 	} else {
 		b = append(b, 0)
 	}
-	b = append(b, at.until(w.alarm), byte(w.Grace))
+	b = append(b, at.until(w.alarm), byte(w.Grace), byte(w.letBy))
 	for i := range w.victims {
 		v := &w.victims[i]
 		b = append(b, 1+n.ID(v.ID), byte(v.More), at.time(v.since), at.until(v.tells))
@@ -282,7 +282,7 @@ func (n *Names) tenure(b []byte, of *Lock, t *Tenure, at clocks) []byte {
 	now, holds := at.Now, of.held == t
 	b = append(b, n.ID(t.ID), byte(t.want)<<4|byte(t.place), byte(t.entry)<<4|byte(t.flight.op), byte(min(t.polls, 5)), byte(t.news), byte(min(t.fails, 3)), at.until(t.again), at.until(t.late),
 		bits(holds, t.mode == Shared, t.Agent != nil && t.Agent.Purpose == Releases, t.step, t.marked, t.contention.othersWait),
-		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.contention.handedOff), n.OwnerKey(t.shown.owner), NoteKey(t.note), bits(t.wrote, t.answerable, t.brief, t.takes), byte(t.more))
+		byte(t.trust.least), byte(t.trust.most), byte(t.within), bits(t.claim, t.contention.handedOff), n.OwnerKey(t.shown.owner), NoteKey(t.note), bits(t.wrote, t.answerable, t.brief), byte(t.takes), byte(t.more))
 	if f := &t.flight; f.op != None {
 		b = append(b, at.time(f.at.Time), at.safe(f.at.Safe), byte(f.lease), byte(f.asks), bits(f.exact, f.last))
 	}

@@ -27,6 +27,8 @@ func (l *Lock) Hear(m Message, now Now) {
 		}
 	case TakenOver:
 		l.hearTakeover(t, m, now)
+	case LetThrough:
+		t.hearLetThrough(m, now)
 	case Satisfied:
 		l.hearAnswered(t, now)
 	case ForeignNews:

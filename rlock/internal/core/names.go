@@ -147,11 +147,12 @@ func _() {
 	_ = x[Shown-4]
 	_ = x[Satisfied-5]
 	_ = x[TakenOver-6]
+	_ = x[LetThrough-7]
 }
 
-const _MessageKind_name = "GrantedAtFrontForcedForeignNewsShownSatisfiedTakenOver"
+const _MessageKind_name = "GrantedAtFrontForcedForeignNewsShownSatisfiedTakenOverLetThrough"
 
-var _MessageKind_index = [...]uint8{0, 7, 14, 20, 31, 36, 45, 54}
+var _MessageKind_index = [...]uint8{0, 7, 14, 20, 31, 36, 45, 54, 64}
 
 func (i MessageKind) String() string {
 	idx := int(i) - 0

@@ -14,6 +14,13 @@ import "slices"
 //	                          the lock is the ticket's  Leave
 //	or, a claim after the grace:
 //	Look: h is taken out      the lock is the ticket's, "f" to h
+//
+// An operator may let a ticket through that waits for its turn: a script puts it first, and its call
+// goes on as one that takes the lock over:
+//
+//	an operator               Redis                     the ticket's client
+//	lets the ticket through   it stands first: ">"      Look: does it stand first?
+//	                          yes, the holders: h       Look: h is told
 
 // A Holding is a holder, as the answer to a command of a ticket that takes the lock over names it.
 type Holding struct {
@@ -33,6 +40,48 @@ type victim struct {
 	Holding
 	since Time // the time at which its grace began, or would have begun for the next attempt to take it out
 	tells Time // the time from which it is told again; 0 at first
+}
+
+// A taking is what a client knows of whether its ticket takes the lock over.
+type taking uint8
+
+const (
+	takesNot  taking = iota
+	letGo            // a message says so, which may be untrue: a Look asks
+	takesOver        // the ticket does, by its call or as Redis says
+)
+
+// hearLetThrough deals with the message that an operator lets the ticket through. The message may be
+// forged: only Redis says that the ticket stands first, but the grace the message alone says.
+// Otherwise whoever may publish could end a hold (AsksIfLet):
+//
+//	a stranger          this client                      the holder
+//	">" of its ticket   Look: takes the holder out       loses the lock
+func (t *Tenure) hearLetThrough(m Message, now Now) {
+	if t == nil || !t.queues() || t.mode != Alone || t.answerable || t.Agent == nil {
+		return
+	}
+	switch w, grace := t.Agent, max(m.Left, 1); {
+	case t.takes != takesOver:
+		t.takes, w.letBy = letGo, grace
+	case grace < w.Grace:
+		w.Grace, w.victims = grace, nil // they are told again
+	default:
+		return
+	}
+	t.checkSoon(uncertain, now)
+	t.lock.touch(t)
+}
+
+// noteLetThrough notes the answer to a Look of a ticket that may have been let through.
+func (t *Tenure) noteLetThrough(w *Call, first bool, now Now) {
+	switch {
+	case t.takes != letGo:
+	case first:
+		t.takes, t.since, w.Grace = takesOver, now.Time, w.letBy
+	default:
+		t.takes = takesNot
+	}
 }
 
 // noteHolders notes the holders that have to give way to the call, and schedules the Look that

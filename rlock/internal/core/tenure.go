@@ -17,10 +17,10 @@ type Tenure struct {
 	want       Want
 	entry      Op // the command by which a ticket enters: Acquire, Join or Resume
 	place      Place
-	mode       Mode // the mode in which it needs the lock
-	answerable bool // a release with an answer takes the ticket out of the queue
-	brief      bool // the ticket is granted a brief claim: see trust.go
-	takes      bool // the ticket takes the lock over: see takeover.go
+	mode       Mode   // the mode in which it needs the lock
+	answerable bool   // a release with an answer takes the ticket out of the queue
+	brief      bool   // the ticket is granted a brief claim: see trust.go
+	takes      taking // whether the ticket takes the lock over: see takeover.go
 	news       news
 	old        bool  // Redis may show other levels than the last mirror, so that another mirror is due
 	step       bool  // a step is due, which lets in others that wait after a downgrade
@@ -45,7 +45,7 @@ type Tenure struct {
 	// The deadlines from which table.go computes when the next command is due.
 	again Time // the time before which no command is sent
 	late  Time // the time until which a command without an answer may run
-	since Time // the time at which the ticket was sent to the queue. Of a Gone tenure: the time at which it became Gone, or was granted the lock after that
+	since Time // the time at which the ticket was sent to the queue, or was let through. Of a Gone tenure: the time at which it became Gone, or was granted the lock after that
 	look  Time // the time of the next look for a ticket in the queue
 	alarm Time // the deadline last given to the agent, which polls no later
 }

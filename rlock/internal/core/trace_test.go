@@ -282,7 +282,7 @@ func (s *story) happens(t *testing.T, line string) {
 		s.lock.BeginForce(c)
 		s.begins(c, c.Named)
 	case "hear":
-		kind := slices.Index([]string{"grant", "front", "forced", "foreign", "shown", "answer", "taken"}, name)
+		kind := slices.Index([]string{"grant", "front", "forced", "foreign", "shown", "answer", "taken", "let"}, name)
 		s.lock.Hear(Message{Kind: MessageKind(kind), ID: id(w["of"]), Token: uint64(w.number("token", 0)), Tokens: uint64(w.number("tokens", 0)), Left: Span(w.number("left", 0)), Ours: w.has("ours")}, s.now)
 	case "listening":
 		if name == "foreign" {

@@ -269,9 +269,9 @@ func (l *Lock) passTicket(w *Call, now Now) {
 	w.Tenure = nil
 	switch {
 	case t == nil:
-	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answerable == t.answerable && t.entry != Resume && !t.takes && next.Grace == 0 && l.worthTicket(next, now) &&
+	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answerable == t.answerable && t.entry != Resume && t.takes != takesOver && next.Grace == 0 && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed:
-		t.Agent, next.Tenure = next, t
+		t.Agent, next.Tenure, t.takes = next, t, takesNot
 		t.doubtMirror() // the text in Redis names the owner of the waiter before
 		l.touch(t)
 	default:

@@ -24,8 +24,11 @@ func (l *Lock) newTicket(w *Call, entry Op) *Tenure {
 	if l.grants != subscribed {
 		t.polls = 1
 	}
-	t.answerable, t.takes = w.Answerable && entry != Resume, w.Grace != 0
-	t.brief = l.shortTurn && entry == Join && w.Mode == Alone && t.polls == 0 && !t.answerable && !t.takes
+	t.answerable = w.Answerable && entry != Resume
+	if w.Grace != 0 {
+		t.takes = takesOver
+	}
+	t.brief = l.shortTurn && entry == Join && w.Mode == Alone && t.polls == 0 && !t.answerable && t.takes == takesNot
 	if l.Kind.Fenced {
 		t.tokens.reserved = max(l.reserve, 1)
 	}

@@ -264,6 +264,22 @@ func (l *NamedLock) Holders(ctx context.Context) ([]wire.OwnerText, error) {
 	return kinds[l.Name.KindID].asks.holders(ctx, l)
 }
 
+// LetThrough makes a ticket in the queue take the lock over from one of the holders, which has the
+// grace left.
+func (l *NamedLock) LetThrough(ctx context.Context, ticket wire.OwnerText, grace time.Duration, holders []wire.OwnerText) (wire.Passage, error) {
+	if err := l.awaitConnection(ctx); err != nil {
+		return 0, err
+	}
+	c := l.driver
+	within, cancel := context.WithTimeout(ctx, c.Redis.Patience)
+	defer cancel()
+	passage, err := c.Redis.PutTicketFirst(within, &l.Name.Keys, ticket, grace, holders)
+	if err != nil {
+		err = wire.ExplainTo(ctx, err)
+	}
+	return passage, err
+}
+
 // nameVictims fills in the texts of the holders that the Look of a call which takes the lock over
 // tells, or takes out.
 //

@@ -44,6 +44,7 @@ const (
 	doExtend
 	doWrite
 	doForce
+	doLet
 	doClose
 	doNudge
 	doSlot
@@ -76,6 +77,7 @@ const (
 	doDoubleMessage
 	doForgeGrant
 	doForgeOther
+	doForgeLet
 	doCut
 	doPart
 	doStall
@@ -92,7 +94,7 @@ const (
 var kindNames = [...]string{
 	doLock: "Lock", doWide: "Lock, of two permits", doTry: "TryLock", doTryWide: "TryLock, of two permits", doTryRead: "TryRLock", doTimed: "Lock, for a tick at most", doFixed: "Lock, with a lease", doCapped: "Lock, for so long at most", doBounded: "Lock, unless too many wait", doTake: "Lock, takes over", doTakeWide: "Lock, takes two permits over", doRead: "RLock", doFixedRead: "RLock, with a lease",
 	doNest: "Lock, nested", doNestWide: "Lock of two permits, nested", doLongNest: "Lock, nested, with a long lease", doDowngrade: "RLock, beside its write lock", doUnlock: "Unlock", doUnlockRead: "RUnlock", doUnlockStay: "Unlock, and the lock stays", doCancel: "leaves", doPassOn: "Pass", doResume: "Resume",
-	doSetLease: "SetLease", doExtend: "Extend", doUnlockWith: "Unlock with a guarded write", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
+	doSetLease: "SetLease", doExtend: "Extend", doUnlockWith: "Unlock with a guarded write", doWrite: "sends a guarded write", doForce: "releases the holder by force:", doLet: "an operator lets through:", doClose: "Close", doNudge: "looks after", doSlot: "gets a slot: user", doSlotWrite: "gets a slot for a guarded write: user", doExecute: "Redis executes", doHandle: "reads the answer to",
 	doHear: "hears", doSubscribe: "is subscribed", doLate: "Redis executes late", doFail: "cannot send", doHeal: "reaches Redis again", doThaw: "goes on",
 	doTakeOver: "a replica takes over", doListen: "listens to what foreign clients are told", doForeignTry: "tries to lock", doForeignSubscribe: "subscribes",
 	doForeignRelease: "unlocks", doTick: "---- tick", doSlowTick: "---- tick, though something is under way", doBreak: "the connection breaks:",
@@ -101,7 +103,7 @@ var kindNames = [...]string{
 	doSkip:      "a command is skipped:",
 	doWrongType: "a command is refused for good:", doJoinFails: "Redis executes without the join:", doUnreplicated: "Redis executes, and replicas do not confirm:",
 	doLoseMessage: "a message is lost:", doDoubleMessage: "a message comes twice:", doForgeGrant: "a stranger publishes a grant of a ticket that he has made up",
-	doForgeOther: "a stranger publishes about the holder's tenure", doCut: "the subscription ends", doPart: "does not reach Redis from now on",
+	doForgeOther: "a stranger publishes about the holder's tenure", doForgeLet: "a stranger publishes that a ticket is let through", doCut: "the subscription ends", doPart: "does not reach Redis from now on",
 	doStall: "Redis stands still for three ticks", doDie: "dies", doDieDeaf: "dies, and Redis knows", doFreeze: "stands still", doSleep: "sleeps, with its clock",
 	doWipe: "Redis loses everything", doLoseQueue: "Redis loses the queue", doDelete: "a stranger deletes the lock", doLag: "a replica falls behind from now on",
 }
@@ -203,6 +205,8 @@ func (w *world) happens(c *client, i int, k kind) {
 	switch k {
 	case doForce:
 		w.force(c)
+	case doLet:
+		w.lets(w.server.Queue[i])
 	case doClose:
 		w.closes(c)
 	case doNudge:

@@ -336,7 +336,7 @@ func (w *world) effect(c *client, e core.Effect) {
 
 // loses reports the loss of the lock to its holders.
 func (w *world) loses(c *client, e core.Effect) {
-	if e.Cause == core.ByTakeover && w.Do&Take == 0 {
+	if e.Cause == core.ByTakeover && w.Do&(Take|Let) == 0 {
 		w.fail("client %d: a lock is taken over, and no ticket takes it over", c.id)
 	}
 	for _, v := range e.Lost {

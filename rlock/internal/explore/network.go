@@ -197,6 +197,9 @@ func (w *world) takesOverBy(c *client, p *packet, a core.Reply) {
 	if ends == (core.ID{}) || !a.Left {
 		return
 	}
+	if w.Do&(Take|Let) == 0 {
+		w.fail("client %d: a holder is taken out by force, and nobody takes the lock over", c.id)
+	}
 	if w.faults == w.Faults && w.Do&(Pass|Stay) == 0 {
 		w.fail("client %d: a holder is taken out by force, without a fault", c.id)
 	}
@@ -281,6 +284,7 @@ func (w *world) faultsOf(as []action, i int) []action {
 	add(DoubleMessage, len(c.heard) > 0 && !c.heard[0].confirms, doDoubleMessage)
 	add(Forge, c.sub == subscribed, doForgeGrant)
 	add(Forge, len(w.server.Holders) > 0 && int(w.server.Holders[0].ID.Client) == i, doForgeOther)
+	add(Forge, w.ticketOf(c) != core.Ticket{}, doForgeLet)
 	add(Cut, c.sub == subscribed, doCut)
 	add(Partition, !c.off, doPart)
 	add(Die, true, doDie)
@@ -288,6 +292,15 @@ func (w *world) faultsOf(as []action, i int) []action {
 	add(Freeze, !c.frozen, doFreeze)
 	add(Sleep, !c.frozen, doSleep)
 	return as
+}
+
+// ticketOf returns the first ticket of a client in the queue, or the zero Ticket.
+func (w *world) ticketOf(c *client) core.Ticket {
+	i := slices.IndexFunc(w.server.Queue, func(t core.Ticket) bool { return t != server.Window && int(t.ID.Client) == c.id })
+	if i < 0 {
+		return core.Ticket{}
+	}
+	return w.server.Queue[i]
 }
 
 // faultsOfRedis appends those that may come to Redis.
@@ -315,7 +328,7 @@ func (w *world) fault(c *client, k kind) {
 		w.faultInTime(c, k)
 	case doRefuse, doSkip, doWrongType, doJoinFails, doUnreplicated:
 		w.faultOfAnswer(c, k)
-	case doLoseMessage, doDoubleMessage, doForgeGrant, doForgeOther, doCut:
+	case doLoseMessage, doDoubleMessage, doForgeGrant, doForgeOther, doForgeLet, doCut:
 		w.faultOfMessages(c, k)
 	case doPart:
 		c.off = true
@@ -390,6 +403,8 @@ func (w *world) faultOfMessages(c *client, k kind) {
 		for _, k := range []core.MessageKind{core.Granted, core.Forced, core.TakenOver} {
 			c.heard = append(c.heard, message{Message: core.Message{Kind: k, ID: w.server.Holders[0].ID}})
 		}
+	case doForgeLet:
+		c.heard = append(c.heard, message{Message: core.Message{Kind: core.LetThrough, ID: w.ticketOf(c).ID}})
 	case doCut:
 		c.sub = subscribing
 		w.server.Listens = w.server.Listens.Without(uint32(c.id))

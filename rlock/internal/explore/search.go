@@ -281,7 +281,7 @@ func (w *world) appendClient(b []byte, c *client, n *core.Names) []byte {
 		b = append(w.appendPacket(b, c, &c.late[i], n), w.since(c.late[i].since))
 	}
 	for _, m := range c.heard {
-		b = append(b, byte(m.Kind), byte(m.More), flags(m.confirms, m.verifies, m.abroad, m.Ours), n.ID(m.ID))
+		b = append(b, byte(m.Kind), byte(m.More), byte(m.Left), flags(m.confirms, m.verifies, m.abroad, m.Ours), n.ID(m.ID))
 		if m.Tokens > 0 {
 			b = append(b, byte(w.server.Counter-m.Token), byte(m.Tokens))
 		}
@@ -371,7 +371,10 @@ func (w *world) appendPacket(b []byte, c *client, p *packet, n *core.Names) []by
 	t, j := core.Current(m)
 	b = append(b, byte(m.Op), n.ID(m.ID), n.ID(m.Joins.ID), flags(m.Passed == w.passed.id), byte(m.Lease), byte(m.Writes), n.OwnerKey(m.Owner), n.OwnerKey(m.Joins.Owner), core.NoteKey(m.Note), core.NoteKey(m.Joins.Note),
 		flags(m.Reads, m.Asks, m.Polls, t, j, m.Heard, m.Mode == core.Shared, m.Joins.Mode == core.Shared), flags(m.Carries, m.Answerable, m.Joins.Answerable, m.Bounded, m.Brief, m.Joins.Brief), byte(m.Most), byte(m.Tokens), w.userName(p.user, n), byte(p.slot), byte(m.More), flags(p.left, w.isAwaited(c, p), p.isForce(), p.overtaken), flags(p.epoch == c.epoch, p.behind, m.Joins.Polls, p.write.ended, p.write.stale, m.Exact))
-	return append(b, byte(a.Fault), byte(a.Found), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated, a.Full), byte(a.JoinFault), byte(a.Window), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
+	for _, h := range a.Holders {
+		b = append(b, n.ID(h.ID))
+	}
+	return append(b, byte(a.Fault), byte(a.Found), byte(len(a.Holders)), flags(a.Left, a.Settled, a.HeldBack, a.Foreign, a.Unreplicated, a.Full, a.Takes), byte(a.JoinFault), byte(a.Window), byte(a.HeldFor), n.ID(a.Holder), byte(min(a.TTL, 100)), byte(a.Others),
 		byte(min(w.server.Counter-a.Token, 200)))
 }
 
@@ -386,7 +389,7 @@ func (w *world) appendRest(b []byte, k *keys) []byte {
 		r, n := name(p.id)
 		b = append(b, r, n, byte(p.mode), byte(p.more), byte(w.server.Counter-p.token), w.left(w.missedBy(p.until)), w.left(w.missedBy(p.older)), flags(p.known, p.used), k.rank[p.by.client], byte(p.by.user))
 	}
-	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), byte(w.forces), flags(w.wiped, w.lags, w.refused, w.taken), byte(max(w.stalled-w.now, 0)))
+	b = append(b, byte(w.faults), byte(w.idle), byte(w.unused), byte(w.unheard), byte(w.overlap), byte(w.refuses), byte(w.forces), flags(w.wiped, w.lags, w.refused, w.taken, w.let), byte(max(w.stalled-w.now, 0)))
 	b = k.server(b, w, name)
 	b = w.appendForeign(b, k)
 	for i := range w.clients {

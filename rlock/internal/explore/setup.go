@@ -75,6 +75,7 @@ const (
 	OnlyTry                       // nothing but attempts
 	Noted                         // two of three calls have notes, of different texts
 	Take                          // a Lock that takes the lock over, with a grace of two ticks
+	Let                           // an operator lets a ticket through that waits for its turn, with that grace
 )
 
 // A Fault is a set of things that may go wrong.

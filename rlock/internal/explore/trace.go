@@ -61,7 +61,7 @@ func (p *packet) answer() string {
 	return ": " + [...]string{"it is nowhere", "it waits", "it is the first", "it has the lock"}[a.Found] + ", holder " + nameOf(a.Holder)
 }
 
-var messageNames = [...]string{"grant", "first behind foreign clients", "released by force", "foreign news", "shown to have the lock", "answer", "takeover"}
+var messageNames = [...]string{"grant", "first behind foreign clients", "released by force", "foreign news", "shown to have the lock", "answer", "takeover", "let through"}
 
 // describe describes the next action.
 func (w *world) describe(a action) string {
@@ -92,6 +92,8 @@ func (w *world) describe(a action) string {
 		s += c.late[a.i].String()
 	case doHandle:
 		s += c.back[a.i].String() + c.back[a.i].answer()
+	case doLet:
+		s += " " + nameOf(w.server.Queue[a.i].ID)
 	case doForce:
 		s += " " + nameOf(w.server.Holders[0].ID)
 	case doHear, doLoseMessage, doDoubleMessage:

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/go-rlock/rlock/rlock/internal/core"
+	"github.com/go-rlock/rlock/rlock/internal/explore/server"
 )
 
 // What users may do, and what they do.
@@ -44,6 +45,13 @@ func (w *world) usersOf(as []action, i int) []action {
 	}
 	if w.Do&Force != 0 && i == 0 && w.mayForce(c) {
 		as = append(as, action{doForce, 0, 0})
+	}
+	if w.Do&Let != 0 && i == 0 && !w.let && w.stalled <= w.now {
+		for j, t := range w.server.Queue {
+			if t != server.Window && len(w.server.Holders) > 0 {
+				as = append(as, action{doLet, 0, uint8(j)})
+			}
+		}
 	}
 	return as
 }
@@ -350,6 +358,15 @@ func (w *world) force(c *client) {
 	w.send(c, cmd, -1, releases)
 	l.End(call, core.Cancelled, now)
 	l.Next(call, false, now) // it returns
+}
+
+// lets lets a ticket through, past any holder: one in a world.
+func (w *world) lets(t core.Ticket) {
+	var holders []core.ID
+	for _, h := range w.server.Holders {
+		holders = append(holders, h.ID)
+	}
+	w.let = w.server.LetThrough(t.ID, grace, holders, server.Time(w.now), &w.effects) > 0
 }
 
 // isForce reports whether the command is a release by force.

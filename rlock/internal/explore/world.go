@@ -23,6 +23,7 @@ type world struct {
 	old     server.Server // what a replica has, that has seen no command since then
 	lags    bool          // there is such a replica
 	forces  int           // the number of releases by force so far
+	let     bool          // an operator has let a ticket through
 	wiped   bool          // Redis has lost something: two may hold the lock for a while
 	overlap int           // ticks in which two did
 	idle    int           // ticks in which the lock was free while a caller waits

@@ -94,7 +94,7 @@ func (r *Redis) tellHolders(ctx context.Context, x *Exchange) {
 }
 
 // ParseTakeover returns the rest of the grace, the ticket and the lock in the text of a message
-// TakenOver.
+// TakenOver, or of the message that lets a ticket through.
 func ParseTakeover(text string) (left time.Duration, ticket OwnerText, lock string, ok bool) {
 	words := strings.SplitN(text, " ", 3)
 	if len(words) < 3 {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"strconv"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -37,6 +38,14 @@ func (k *Kind) Scripts() (acquire, resume, step, mirror *Script) {
 
 // Takeover returns the script of tickets that take the lock over.
 func (k *Kind) Takeover() *Script { return k.takeover }
+
+// LetThrough is the script that lets a ticket through.
+var LetThrough = letThrough
+
+// LetThroughCall returns the call that lets a ticket through.
+func (r *Redis) LetThroughCall(k *Keys, ticket OwnerText, grace time.Duration, holders ...OwnerText) Call {
+	return r.letThroughCall(k, ticket, grace, holders)
+}
 
 // Guard makes the guarded writes of the kind.
 func (k *Kind) Guard() *Guard { return k.guard }

@@ -20,7 +20,9 @@ func guardPart(k *modelKind) **wire.Script    { return &k.guard }
 func resumePart(k *modelKind) **wire.Script   { return &k.resume }
 func releasePart(k *modelKind) **wire.Script  { return &k.release }
 func takeoverPart(k *modelKind) **wire.Script { return &k.takeover }
-func mirrorPart(k *modelKind) **wire.Script   { return &k.mirror }
+
+func throughPart(k *modelKind) **wire.Script { return &k.letThrough }
+func mirrorPart(k *modelKind) **wire.Script  { return &k.mirror }
 
 // farRounds are those with which to begin, of rules that few rounds concern.
 var farRounds = map[string]uint64{
@@ -220,12 +222,22 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"a resume that is sent again shortens no lease", modelPlain, resumePart, "if not passed or reads and", "if reads and"},
 		{"nor that of a reader", modelRW, resumePart, "if redis.call('pttl', KEYS[6]) < lease then", "if true then"},
 		{"nor that of a permit", modelPermit, resumePart, "lease = math.max(lease, redis.call('zscore', KEYS[1], ARGV[3]) - now)", ""},
-		{"a ticket that takes the lock over stands before the others", takenPlain, takeoverPart, "(tonumber(before[#before]) or 1) + 2 ^ -20", "1000000"},
-		{"behind those that came before it", takenPlain, takeoverPart, "(tonumber(before[#before]) or 1) + 2 ^ -20", "1 + 2 ^ -20"},
+		{"a ticket that takes the lock over stands before the others", takenPlain, takeoverPart, "(tonumber(before[#before]) or 1.5) + 2 ^ -20", "1000000"},
+		{"behind those that came before it", takenPlain, takeoverPart, "(tonumber(before[#before]) or 1.5) + 2 ^ -20", "1.5 + 2 ^ -20"},
 		{"not if it has the lock", takenPlain, takeoverPart, "and not owns(ticketOf(member)) then", "then"},
 		{"a window goes behind it", takenPlain, takeoverPart, "redis.call('zadd', queue, 'xx', '2', other)", ""},
 		{"no holder leaves if it has left", takenPlain, takeoverPart, "if leaves and not redis.call('zscore', queue, member) then", "if false then"},
 		{"its client is not taken for dead with a holder", takenPlain, takeoverPart, "if clientOf(ticketOf(mark)) == clientOf(ticketOf(member)) then", "if mark == member then"},
+		{"the answer says whether the ticket stands first by that", takenPlain, takeoverPart, "score > 1 and score < 2 and 1 or 0", "1"},
+		{"a ticket that is let through stands before the others", takenPlain, throughPart, "(tonumber(front[2]) or 1.5) - 2 ^ -20", "1.9"},
+		{"also before those that take the lock over", takenPlain, throughPart, "(tonumber(front[2]) or 1.5)", "1.5"},
+		{"and before a window", takenPlain, throughPart, "redis.call('zadd', queue, 'xx', '2', other)", ""},
+		{"only past a holder that was shown", takenPlain, throughPart, "elseif not isShown() then", "elseif false then"},
+		{"whose owner may have changed since", takenRW, throughPart, "isOurs(owner) and tenureOf(owner) == tenureOf(ARGV[i])", "false"},
+		{"also one of permits", takenPermit, throughPart, "redis.call('zrange', lock, '0', '-1')", "{}"},
+		{"no reader is let through", takenRW, throughPart, "elseif string.find(member, '^[sSaA]') then", "elseif false then"},
+		{"nor one whose client does not listen", takenPlain, throughPart, "channel)[2] == 0 then", "channel)[2] == -1 then"},
+		{"its client is notified", takenPlain, throughPart, "redis.call(sharded and 'spublish' or 'publish', channel, ", "local _ = tostring("},
 		{"a mirror says that a ticket takes the lock over", takenPlain, mirrorPart, "takes > 0 and -n - 2 or n", "n"},
 		{"so does that of a permit", takenPermit, mirrorPart, "replies[i] = -replies[i]", ""},
 		{"a permit that asks learns how many tickets wait", modelPermit, mirrorPart, "replies[i] = 1 + (type(tickets)", "local _ = 1 + (type(tickets)"},
@@ -296,7 +308,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"if neither is heard of, those behind them look: UNHEARD", modelPlain, stepPart, "elseif now - state.h >= unheard then", "elseif false then"},
 		{"which is noted", modelPlain, stepPart, "if state.h and now - state.h >= 500 then", "if false then"},
 		{"from the first look of those on", modelPlain, stepPart, "if state.h and now - state.h >= 500 then", "if now - (state.h or 0) >= 500 then"},
-		{"one that is the first only now looks if the lock was passed on: PASSED_NEXT", modelPlain, stepPart, "if owner and isOurs(owner) and isPassed(owner) then", "if false then"},
+		{"one that is the first only now looks if the lock was passed on: PASSED_NEXT", modelPlain, stepPart, "passed = passed or isPassed(owner)", ""},
 		{"so does one behind a grant of a permit", modelPermit, stepPart, "(behind ~= foremost or gaveUp or dropped)", "(gaveUp or dropped)"},
 		{"and the first when a permit is passed on", modelPermit, mirrorPart, "callFirst(KEYS[i], KEYS[at])", ""},
 		{"waiters of the fair lock are called", modelPlain, stepPart, "redis.pcall(publish, channel .. ':' .. head, '00')", ""},

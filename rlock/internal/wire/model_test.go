@@ -104,7 +104,7 @@ func compare(t testing.TB, on subject, k modelKind) *comparison {
 	})
 	k.keys, err = k.redis.KeysOf(modelLock, k.kind.Layout, "")
 	require.NoError(t, err)
-	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard, k.release, k.takeover} {
+	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard, k.release, k.takeover, k.letThrough} {
 		_, ok := on.do([]string{"SCRIPT", "LOAD", s.Text()})[0].(string)
 		require.True(t, ok, "the script is not accepted")
 	}
@@ -252,6 +252,11 @@ func (c *comparison) words(cmd core.Command) []string {
 	if cmd.Op == core.Unmark {
 		return []string{"ZREM", c.keys.Queue(), "!" + uuidText(cmd.ID)}
 	}
+	if cmd.Op == core.None {
+		call := c.redis.LetThroughCall(&c.keys, wire.OwnerText(ownerText(cmd.ID, cmd.Owner)+permitsText(cmd.More)), ms(cmd.Lease), wire.OwnerText(ownerText(cmd.Ends.ID, 1)+permitsText(cmd.Ends.More)))
+		call.Script = c.letThrough
+		return call.Words()
+	}
 	words := c.call(cmd).Words()
 	if keys, _ := strconv.Atoi(words[2]); c.uncounted && cmd.Op > core.Acquire && cmd.Op != core.Write {
 		words[3+keys] = "c" + words[3+keys][1:]
@@ -292,6 +297,12 @@ func (c *comparison) isTied(s *server.Server) bool {
 // expected runs a command at that time by the model.
 func (c *comparison) expected(cmd core.Command, at server.Time) snapshot {
 	c.effects = server.Effects{}
+	if cmd.Op == core.None {
+		passage := c.server.LetThrough(cmd.ID, cmd.Lease, []core.ID{cmd.Ends.ID}, at, &c.effects)
+		s := c.snapshotOf(&c.server, cmd, core.Reply{}, &c.effects, at)
+		s.answer = strconv.Itoa(passage)
+		return s
+	}
 	reply := c.server.Do(cmd, at, &c.effects)
 	return c.snapshotOf(&c.server, cmd, reply, &c.effects, at)
 }
@@ -340,6 +351,7 @@ type modelKind struct {
 	kind                          *wire.Kind
 	acquire, resume, step, mirror *wire.Script
 	takeover                      *wire.Script // the step of a ticket that takes the lock over
+	letThrough                    *wire.Script
 	guard                         *wire.Script
 	release                       *wire.Script // of a release that carries a guarded write
 	fenced                        bool
@@ -372,7 +384,7 @@ var (
 func newModelKind(name string, model server.Kind, kind *wire.Kind, source string) modelKind {
 	k := modelKind{name: name, model: model, kind: kind, fenced: kind == wire.Fenced}
 	k.acquire, k.resume, k.step, k.mirror = kind.Scripts()
-	k.takeover = kind.Takeover()
+	k.takeover, k.letThrough = kind.Takeover(), wire.LetThrough
 	k.guard, k.release = kind.Guard().Script("return 1"), kind.Guard().ReleaseScript(source, k.step)
 	return k
 }
@@ -441,7 +453,7 @@ func (c *comparison) fresh(client uint32) core.Ticket {
 	if c.model == server.Semaphore {
 		t.More = [...]int32{0, 0, 1, 0, 1, 2}[t.ID.N%6]
 	}
-	if c.takes && t.ID.N%3 != 0 && t.Mode == core.Alone {
+	if c.takes && t.ID.N%2 == 0 && t.Mode == core.Alone { // some with a line
 		t.Takes, t.Answerable, t.Brief = true, false, false
 	}
 	c.known = append(c.known, t)
@@ -454,7 +466,7 @@ func (c *comparison) some() core.Ticket {
 		return c.fresh(uint32(c.random.IntN(modelClients)))
 	}
 	isThere := func(t core.Ticket) bool {
-		return slices.Contains(c.server.Queue, t) || slices.ContainsFunc(c.server.Holders, func(h server.Holder) bool { return h.ID == t.ID })
+		return slices.ContainsFunc(c.server.Queue, func(q core.Ticket) bool { return q.ID == t.ID }) || slices.ContainsFunc(c.server.Holders, func(h server.Holder) bool { return h.ID == t.ID })
 	}
 	for range 8 {
 		if t := c.known[c.random.IntN(len(c.known))]; isThere(t) {
@@ -466,6 +478,9 @@ func (c *comparison) some() core.Ticket {
 
 // draw returns a random command. Of the releases a third carry a guarded write.
 func (c *comparison) draw() core.Command {
+	if c.takes && len(c.server.Holders) > 0 && c.random.IntN(12) == 0 {
+		return c.lettingThrough()
+	}
 	cmd := c.drawn()
 	if c.takes {
 		cmd = c.takingOver(cmd)
@@ -481,6 +496,9 @@ func (c *comparison) takingOver(cmd core.Command) core.Command {
 		cmd.Joins.Takes = false
 		c.known[len(c.known)-1] = cmd.Joins
 	}
+	if isLet := slices.ContainsFunc(c.server.Queue, func(q core.Ticket) bool { return q.ID == cmd.ID && q.Takes }); cmd.Op == core.Look && isLet {
+		cmd.Takes = cmd.Takes || c.random.IntN(2) == 0 // its client may know
+	}
 	cmd.Heeds = cmd.Op == core.Mirror && cmd.Asks && c.random.IntN(2) == 0
 	if n := len(c.server.Holders); cmd.Op == core.Look && cmd.Takes && n > 0 && c.random.IntN(2) == 0 {
 		if h := c.server.Holders[c.random.IntN(n)]; h.ID != cmd.ID && (h.Owner == 1 || server.IsForeign(h.ID)) {
@@ -488,6 +506,13 @@ func (c *comparison) takingOver(cmd core.Command) core.Command {
 		}
 	}
 	return cmd
+}
+
+// lettingThrough returns what stands for let_through.lua, which is no command of package core: the
+// ticket is let through past the holder Ends, with the grace Lease.
+func (c *comparison) lettingThrough() core.Command {
+	h := c.server.Holders[c.random.IntN(len(c.server.Holders))]
+	return core.Command{Op: core.None, Ticket: c.some(), Ends: core.Holding{ID: h.ID, More: h.More}, Lease: core.Span(c.random.IntN(3)) * 1000}
 }
 
 func (c *comparison) drawn() core.Command {

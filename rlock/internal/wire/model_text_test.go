@@ -117,9 +117,6 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 	switch {
 	case a.Found == core.Holds:
 		n.answer = fmt.Sprintf("left %v, holds, token %d, others %d", a.Left, a.Token, a.Others)
-		if a.Takes {
-			n.answer += ", taken over"
-		}
 	case c.Op == core.Leave && c.Joins == (core.Ticket{}) || c.Op == core.Step || c.Op == core.Unmark:
 		n.answer = fmt.Sprintf("left %v", a.Left)
 	case c.Op == core.Mirror || c.Op == core.Resume || c.Op == core.Write:
@@ -154,6 +151,9 @@ func (k *modelKind) snapshotOf(s *server.Server, c core.Command, a core.Reply, e
 		} else {
 			others = append(others, uuidText(h.ID)+permitsText(h.More))
 		}
+	}
+	if a.Takes {
+		n.answer += ", taken over"
 	}
 	slices.Sort(others)
 	n.answer += strings.Join(others, " ")
@@ -254,9 +254,14 @@ func (k *modelKind) messageText(m server.Message, reserve uint64) string {
 		return fmt.Sprintf("%s h %s %s%s", wire.ClientChannel(prefixText(m.ID.Client)), ticket, k.sort(), modelLock)
 	case core.AtFront:
 		return fmt.Sprintf("%s%s ?%s %s", k.keys.GrantChannels(), prefixText(m.ID.Client), ticket, modelLock)
+	case core.LetThrough:
+		return fmt.Sprintf("%s%s >%d %s %s", k.keys.GrantChannels(), prefixText(m.ID.Client), m.Left, ticket, modelLock)
 	case core.Satisfied:
 		return fmt.Sprintf("%s%s =%s %d %sit", k.keys.GrantChannels(), prefixText(m.ID.Client), uuidText(m.ID), len(modelLock), modelLock)
 	case core.ForeignNews:
+		if m.Fair == server.Place {
+			return k.keys.Channel() + ":" + ownerText(m.Fair, 0) + " 00"
+		}
 		if m.Fair != (core.ID{}) {
 			return k.keys.Channel() + ":" + uuidText(m.Fair) + " 00"
 		}
@@ -302,9 +307,11 @@ func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot
 		ran, answer = all[0] == 1, all[2]
 	}
 	var holders []string
+	takes := false
 	if all, ok := answer.([]any); ok && cmd.Takes && (cmd.Op == core.Join || cmd.Op == core.Look) {
 		answer = all[0]
-		for _, owner := range all[1:] {
+		takes = all[1] == 1
+		for _, owner := range all[2:] {
 			one, more := wire.OwnerText(strings.TrimSuffix(owner.(string), ":write")).CutMore()
 			text := one.UUID() + permitsText(more)
 			if !one.IsOurs() {
@@ -318,6 +325,9 @@ func (c *comparison) read(cmd core.Command, answer any, looks []any) (n snapshot
 	n.answer, n.times = c.answer(cmd, answer, func(uuid string) bool {
 		return slices.ContainsFunc(all, func(field any) bool { return strings.HasPrefix(field.(string), uuid+":") })
 	})
+	if takes {
+		n.answer += ", taken over"
+	}
 	slices.Sort(holders)
 	n.answer += strings.Join(holders, " ")
 	if len(all) > 0 {
@@ -412,6 +422,9 @@ func (c *comparison) answer(cmd core.Command, reply any, holds func(uuid string)
 	case string:
 		return held(false, all, 0), nil
 	case int:
+		if cmd.Op == core.None {
+			return strconv.Itoa(all), nil
+		}
 		if cmd.Op == core.Resume || cmd.Op == core.Write {
 			if all == 0 {
 				return "lost", nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -236,8 +237,15 @@ func (r *Redis) readHolders(a *Answer, replies []rueidis.RedisMessage) ([]rueidi
 	if len(replies) == 0 || !replies[0].IsArray() {
 		return replies, nil // a condition was met
 	}
-	for i := range replies[1:] {
-		text, err := ownerIn(&replies[1+i])
+	if len(replies) < 2 {
+		return nil, fmt.Errorf("a step of a takeover was answered with %d values, not 2", len(replies))
+	}
+	takes, err := replies[1].AsInt64()
+	if a.Takes = takes > 0; err != nil {
+		return nil, err
+	}
+	for i := range replies[2:] {
+		text, err := ownerIn(&replies[2+i])
 		if err != nil {
 			return nil, err
 		}
@@ -419,7 +427,7 @@ func (r *Redis) IDOf(owner OwnerText) core.ID {
 
 // A TicketMessage is a message to a client about one of its tickets.
 type TicketMessage struct {
-	core.Message        // the message for core, of the kind Granted, AtFront or Satisfied
+	core.Message        // the message for core, of the kind Granted, AtFront, Satisfied or LetThrough
 	Answer       string // the answer of the release, if the kind is Satisfied
 	Lock         string // the lock's name
 	Ticket       OwnerText
@@ -438,6 +446,10 @@ func (r *Redis) ParseTicketMessage(message string) (n TicketMessage, ok bool) {
 		n, ok = parseAnswer(message[1:])
 	case strings.HasPrefix(message, "+"):
 		n, ok = parseGrant(message[1:])
+	case strings.HasPrefix(message, ">"):
+		var grace time.Duration
+		grace, n.Ticket, n.Lock, ok = ParseTakeover(message[1:])
+		n.Kind, n.Left = core.LetThrough, core.Span(grace)
 	}
 	if !ok || n.Ticket.Tenure() == "" {
 		return TicketMessage{}, false

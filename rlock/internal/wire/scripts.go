@@ -40,6 +40,7 @@ var (
 	plainTakeover     = PlainStep.takingOver()
 	readWriteTakeover = ReadWriteStep.takingOver()
 	semaphoreTakeover = semaphoreStep.takingOver()
+	letThrough        = newScript("let_through")
 	// askAcquire and plainAskStep are Acquire and PlainStep for a ticket that takes an answer.
 	askAcquire   = ScriptOf("local reply = (function()\n" + Acquire.text + "\n" + readScript("clocked_acquire"))
 	plainAskStep = ScriptOf("local reply = (function()\n" + PlainStep.text + "\n" + readScript("clocked"))

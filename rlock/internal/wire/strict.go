@@ -14,7 +14,7 @@ func init() {
 		Acquire, Resume, Mirror, askAcquire, PlainStep, plainAskStep,
 		ReadWriteAcquire, ReadWriteMirror, ReadWriteStep,
 		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, semaphoreStep,
-		plainTakeover, readWriteTakeover, semaphoreTakeover,
+		plainTakeover, readWriteTakeover, semaphoreTakeover, letThrough,
 		AcquireAll, readWriteAcquireAll, semaphoreAcquireAll,
 	} {
 		s.BeStrict()

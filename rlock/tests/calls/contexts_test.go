@@ -131,6 +131,9 @@ func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[str
 			_, errs := look.Watch().Locks(ctx, []string{"free"})
 			return errs[0]
 		},
+		"inspect.Inspector.LetThrough": func(ctx context.Context) error {
+			return look.LetThrough(ctx, inspect.Lock{Name: "free"}, inspect.Waiter{Owner: "4ea0a2a4-6f6f-8f7c-9d5c-2d8a3f9f1b11:7"}, 0)
+		},
 		"inspect.Inspector.Lock": func(ctx context.Context) error { return second(look.Lock(ctx, "free")) },
 		"inspect.Inspector.Locks": func(ctx context.Context) (last error) {
 			for _, err := range look.Locks(ctx, "") {

@@ -29,6 +29,9 @@ var uncalled = map[string]string{
 	"inspect.Site.String":    "for people",
 	"inspect.Lock.KindName":  "for people",
 
+	"inspect.Inspector.LetThrough": "tests/losses and explore have it",
+	"inspect.ErrNotLetThrough":     "as LetThrough",
+
 	"rlock.WithTakeover": "the judge knows no holds that another owner ends: explore, stories and tests/losses have them",
 	"rlock.ErrTakenOver": "as WithTakeover",
 

@@ -105,11 +105,14 @@ func (p *player) wait() int {
 }
 
 // awaitWaiter returns when a client waits for the lock.
-func (s *site) awaitWaiter(name string) {
+func (s *site) awaitWaiter(name string) { s.awaitWaiters(name, 1) }
+
+// awaitWaiters returns when at least n clients wait for the lock.
+func (s *site) awaitWaiters(name string, n int) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
 		i, err := inspect.Of(s.client).Lock(s.ctx, name)
-		return err == nil && i.Waiting > 0
+		return err == nil && i.Waiting >= n
 	}, redistest.Hang, time.Millisecond)
 }
 

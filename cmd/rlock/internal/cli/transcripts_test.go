@@ -3,6 +3,7 @@
 package cli_test
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-rlock/rlock/internal/golden"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
@@ -33,6 +35,7 @@ func TestTranscripts(t *testing.T) {
 func (s *site) perform(transcript string) string {
 	holds, passes := make(map[string]*rlock.Hold), make(map[string]string)
 	var waiter *player
+	queue := make(map[string]*player) // by their notes
 	return golden.Steps(transcript, func(line string, out *strings.Builder) (prints bool) {
 		step := strings.Fields(strings.ReplaceAll(line, `\x1b`, "\x1b"))
 		if len(step) == 0 {
@@ -59,7 +62,19 @@ func (s *site) perform(transcript string) string {
 			s.set(step[1], strings.Join(step[2:], " "))
 		case "wait": // by another process
 			waiter = s.start(append(append([]string{"exec"}, step[1:len(step)-1]...), last, "--", "true")...)
-			s.awaitWaiter(last)
+			s.awaitWaiters(last, 1)
+		case "queue": // as well, with a note and a command that goes on
+			queue[step[1]] = s.start("exec", "--note", step[1], last, "--", "cat")
+			s.awaitWaiters(last, len(queue))
+		case "end":
+			require.NoError(s.t, queue[last].stdin.Close())
+			assert.Zero(s.t, queue[last].wait())
+		case "held": // by the one with the note
+			i, err := inspect.Of(s.client).Lock(s.ctx, last)
+			require.NoError(s.t, err)
+			assert.Equal(s.t, step[1], i.Holders[0].Note)
+		case "lost": // by a takeover
+			assert.ErrorIs(s.t, context.Cause(holds[last].Context()), rlock.ErrTakenOver)
 		case "have": // what it has waited for
 			assert.Zero(s.t, waiter.wait())
 		case "permits", "take", "free", "acquire", "count", "await":

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
@@ -20,8 +21,9 @@ import (
 
 func (a *app) unlock() *cobra.Command {
 	var (
-		force   bool
-		process string
+		force         bool
+		process, mine string
+		grace         seconds
 	)
 	cmd := &cobra.Command{
 		Use:   "unlock [flags] [NAME | PATTERN]",
@@ -38,17 +40,24 @@ character of a name. All locks that match are listed, and released after one con
 NAME or PATTERN these are all that it holds. A lock that other processes hold as well, such
 as a read lock, is left alone: release it by its name.
 
-The holder is not asked. A client of rlock is told by a message, within about two round trips.
+--for WAITER ends the hold for one that waits, and for nobody else: WAITER is a process as show
+prints it, the text of its --note or WithNote, or the beginning of its TICKET, at least eight
+characters. The holder is told, and loses the lock after --grace, at once by default; a holder
+that does not answer, or is Redisson's, loses it two seconds later. If the waiter leaves before,
+the holder goes on. A reader cannot be let through.
+
+Without --for the holder is not asked. A client of rlock is told by a message, within about two round trips.
 If the message is lost, and in Redisson, the next renewal tells the holder, up to a third of
 its lease later. Until then it works as if it held the lock: make sure that it is dead, or
 that two holders at once do no harm.
 
 EXIT CODES
-  0 if all holders that were shown are released; 1 if none was held or some were left alone, if
+  0 if all holders that were shown are released, or the waiter was let through; 1 if none was held or some were left alone, if
   the answer was no, if Redis did not confirm, or if the name is a key with other data; 2 and
   69 as in rlock --help.`,
 		Example: `  rlock unlock orders:42
   rlock unlock 'orders:*'
+  rlock unlock --for 'orders@host-7[4711]' --grace 30 orders:42
   rlock unlock --process 'orders@host-7[4711]'`,
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     a.names,
@@ -56,13 +65,25 @@ EXIT CODES
 			if len(args) == 0 && process != "" {
 				return nil
 			}
-			return oneName(cmd, args)
+			if err := oneName(cmd, args); err != nil || mine == "" {
+				return err
+			}
+			if isPattern(args[0]) {
+				return wrongUsage(cmd, "--for needs the NAME of one lock, and %q is a pattern", args[0])
+			}
+			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("process") && len(process) < shortestOwner {
 				return wrongUsage(cmd, "--process %q: at least %d characters", process, shortestOwner)
 			}
+			if cmd.Flags().Changed("grace") && mine == "" {
+				return wrongUsage(cmd, "--grace needs --for")
+			}
 			return a.with(cmd, func(client *rlock.Client) error {
+				if mine != "" {
+					return a.letThrough(cmd, client, args[0], mine, time.Duration(grace), force)
+				}
 				if process == "" && !isPattern(args[0]) {
 					return a.unlockOne(cmd, client, args[0], force)
 				}
@@ -72,6 +93,9 @@ EXIT CODES
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not ask")
 	cmd.Flags().StringVar(&process, "process", "", "only the locks that the process `ID` holds")
+	cmd.Flags().StringVar(&mine, "for", "", "end the hold for `WAITER`, and for nobody else")
+	cmd.Flags().Var(&grace, "grace", "with --for: `seconds` that the holder has left (\"10\", or \"1m\")")
+	cmd.Args = cobra.MatchAll(exclusive(cmd, "for", "process"), cmd.Args)
 	return cmd
 }
 
@@ -95,7 +119,7 @@ func (a *app) unlockOne(cmd *cobra.Command, client *rlock.Client, name string, f
 	if i.HolderCount == 0 {
 		return fault{fmt.Errorf("%s is free", view.Printable(name)), errFailed}
 	}
-	if err := a.confirm(cmd, view.Printable(name), force); err != nil {
+	if err := a.confirmRelease(cmd, view.Printable(name), force); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.out)
@@ -111,13 +135,13 @@ func (a *app) unlockMany(cmd *cobra.Command, client *rlock.Client, pattern, proc
 	}
 	if process != "" {
 		found = slices.DeleteFunc(found, func(i inspect.Lock) bool {
-			return !slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return isOf(h, process) })
+			return !slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return isOf(h.Owner, h.Process, process) })
 		})
 	}
 	var all []inspect.Lock
 	var shared []error
 	for _, i := range found {
-		if process != "" && (i.HolderCount > len(i.Holders) || slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return !isOf(h, process) })) {
+		if process != "" && (i.HolderCount > len(i.Holders) || slices.ContainsFunc(i.Holders, func(h inspect.Holder) bool { return !isOf(h.Owner, h.Process, process) })) {
 			shared = append(shared, fault{fmt.Errorf("%s was left alone: other processes hold it, too", view.Printable(i.Name)), errFailed})
 			continue
 		}
@@ -137,7 +161,7 @@ func (a *app) unlockMany(cmd *cobra.Command, client *rlock.Client, pattern, proc
 	if len(all) > 1 {
 		what = fmt.Sprintf("these %d locks", len(all))
 	}
-	if err := a.confirm(cmd, what, force); err != nil {
+	if err := a.confirmRelease(cmd, what, force); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.out)
@@ -148,24 +172,29 @@ func (a *app) unlockMany(cmd *cobra.Command, client *rlock.Client, pattern, proc
 	return errors.Join(errs...)
 }
 
-// isOf reports whether the process has the hold. process is its name, or what the owner begins
-// with.
-func isOf(h inspect.Holder, process string) bool {
-	return view.Process(h.Process) == process || strings.HasPrefix(h.Owner, process)
+// isOf reports whether the id names the owner, which is one of the process p: by its name as it is
+// shown, or by what the owner begins with.
+func isOf(owner string, p *inspect.Process, id string) bool {
+	return view.Owner(owner, p, false) == id || len(id) >= shortestOwner && strings.HasPrefix(owner, id)
 }
 
-// confirm asks "Release what?", unless force is set. Any answer but yes is an error.
-func (a *app) confirm(cmd *cobra.Command, what string, force bool) error {
+// confirmRelease asks "Release what?", unless force is set. Any answer but yes is an error.
+func (a *app) confirmRelease(cmd *cobra.Command, what string, force bool) error {
+	return a.confirm(cmd, "Release "+what, what+": not released", force)
+}
+
+// confirm asks the question, unless force is set. Any answer but yes is the error refused.
+func (a *app) confirm(cmd *cobra.Command, question, refused string, force bool) error {
 	if force {
 		return nil
 	}
 	if !isTerminal(a.in) {
 		return wrongUsage(cmd, "no terminal to ask on: use --force")
 	}
-	fmt.Fprintf(a.err, "\nRelease %s? [y/N] ", what)
+	fmt.Fprintf(a.err, "\n%s? [y/N] ", question)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return fault{fmt.Errorf("%s: not released", what), errFailed}
+		return fault{errors.New(refused), errFailed}
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 			case q.Polls:
 				wakes = "by polling"
 			}
-			fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\n", Owner(q.Owner, q.Process, false), noted(inLine(q), q.Since, true), permitted(i, q.Shared, q.Permits), wakes, addr(q.Process), Printable(q.Owner))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", Waiter(q), permitted(i, q.Shared, q.Permits), wakes, addr(q.Process), Printable(q.Owner))
 		}
 		more(w, i.Waiting-len(i.Queue))
 	}
@@ -109,8 +109,6 @@ func WriteLock(out io.Writer, i inspect.Lock) error {
 	return w.Flush()
 }
 
-// noted returns what a holder or a waiter says of itself behind its name, "" for nothing. calls
-// says that since is when its call began.
 // inLine returns the line and the note of a waiter, "" for neither.
 func inLine(q inspect.Waiter) string {
 	switch {
@@ -122,6 +120,8 @@ func inLine(q inspect.Waiter) string {
 	return "line " + q.Line + ", " + q.Note
 }
 
+// noted returns what a holder or a waiter says of itself behind its name, "" for nothing. calls
+// says that since is when its call began.
 func noted(note string, since time.Time, calls bool) string {
 	if since.IsZero() {
 		return ""
@@ -145,6 +145,11 @@ func brief(note string) string {
 		return string(text[:most-3]) + "..."
 	}
 	return note
+}
+
+// Waiter names a waiter, with what it says of itself.
+func Waiter(q inspect.Waiter) string {
+	return Owner(q.Owner, q.Process, false) + noted(inLine(q), q.Since, true)
 }
 
 func more(w io.Writer, n int) {

@@ -28,13 +28,14 @@ func (s *Server) setTier(t core.Ticket, n int) {
 	}
 }
 
-// add puts a ticket into the queue: at the end, or at the end of the next tier of its line.
-func (s *Server) add(t core.Ticket) {
-	n, tier := len(s.Queue), 0
+// add puts a ticket into the queue: at the end, or at the end of the next tier of its line. queue is
+// the one before a ticket has left in the same step, whose last member the script reads.
+func (s *Server) add(t core.Ticket, queue []core.Ticket) {
+	n, tier := len(queue), 0
 	if n > 0 {
-		tier = s.tierOf(s.Queue[n-1])
+		tier = s.tierOf(queue[n-1])
 	}
-	at := n
+	at := len(s.Queue)
 	if line := s.lineOf(t); n > 0 && line != "" {
 		tier = 0
 		if first, ok := s.behind(); ok {

@@ -147,7 +147,8 @@ func (s *Server) Do(c core.Command, now Time, effects *Effects) core.Reply {
 	if effects.Wrote = c.Carries && r.guards(c.Ticket).Found == core.Holds; effects.Wrote {
 		r.satisfies()
 	}
-	if c.Takes && (c.Op == core.Join || c.Op == core.Look) {
+	takes := c.Takes && (c.Op == core.Join || c.Op == core.Look)
+	if c.Ticket = s.asQueued(c.Ticket); takes {
 		return r.takeOver(&c)
 	}
 	switch c.Op {

@@ -20,6 +20,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 		asker, term = join, r.claimOf(join)
 	}
 
+	queue := r.Queue
 	left, freed := r.leave(leave)
 
 	joined, added, behind := false, noTicket, false
@@ -34,7 +35,7 @@ func (r *run) step(leave, join, look core.Ticket, lease core.Span) core.Reply {
 			behind = r.Queue[n-1] != join && r.Queue[n-1] != Window
 		}
 		if !r.queues(join) {
-			r.add(join)
+			r.add(join, queue)
 			added = join
 		}
 	}
@@ -176,7 +177,42 @@ func (r *run) takeOver(c *core.Command) core.Reply {
 			a.Holders = append(a.Holders, holding)
 		}
 	}
+	a.Takes = slices.ContainsFunc(r.Queue, func(q core.Ticket) bool { return q.ID == c.ID && q.Takes })
 	return a
+}
+
+// LetThrough puts a ticket before all others, which takes the lock over from one of the holders from
+// then on: let_through.lua. It returns the reply of the script.
+func (s *Server) LetThrough(id core.ID, grace core.Span, holders []core.ID, now Time, effects *Effects) int {
+	s.Expire(now)
+	i := slices.IndexFunc(s.Queue, func(q core.Ticket) bool { return q != Window && q.ID == id })
+	switch {
+	case i < 0:
+		return 0
+	case !slices.ContainsFunc(s.Holders, func(h Holder) bool { return slices.Contains(holders, h.ID) }):
+		return -1
+	case s.Queue[i].Mode == core.Shared || s.Queue[i].Answerable:
+		return -2
+	case !s.Uncounted && !s.Listens.Has(id.Client):
+		return -3
+	}
+	t := s.Queue[i]
+	rest := without(s.Queue, func(q core.Ticket) bool { return q == t })
+	s.setTier(t, 0)
+	t.Takes = true
+	s.Queue = slices.Insert(slices.Clone(rest), 0, t)
+	effects.Messages = append(effects.Messages, Message{Message: core.Message{Kind: core.LetThrough, ID: id, More: t.More, Left: grace}})
+	return 1
+}
+
+// asQueued returns the ticket as it stands in the queue: its client may not know yet that an operator
+// has let it through.
+func (s *Server) asQueued(t core.Ticket) core.Ticket {
+	other := t
+	if other.Takes = !t.Takes; slices.Contains(s.Queue, other) {
+		return other
+	}
+	return t
 }
 
 // Told returns the messages that the client of a ticket which takes the lock over publishes with the
@@ -194,10 +230,10 @@ func Told(c *core.Command, a *core.Reply) (told []core.Message) {
 // isTakenOver reports whether a ticket that takes the lock over waits.
 func (r *run) isTakenOver() bool { return len(r.Queue) > 0 && r.Queue[0].Takes }
 
-// shownAsPassed reports whether the holder that others are told of has passed the lock on: no
+// shownAsPassed reports whether one of the holders that others are told of has passed the lock on: no
 // message will say that it is free.
 func (r *run) shownAsPassed() bool {
-	return len(r.Holders) > 0 && !r.foreignHolds() && r.Holders[0].Owner == 0
+	return !r.foreignHolds() && slices.ContainsFunc(r.Kind.asked(r), func(h Holder) bool { return h.Owner == 0 })
 }
 
 // isFull takes the ticket that has joined with a bound out of the queue again if too many stand

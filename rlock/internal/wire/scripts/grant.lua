@@ -231,9 +231,12 @@ if here and behind and (on or isForeign(holder())) then
 end
 -- No message says that a lock which was passed on is free. So a client whose ticket has just become
 -- the first is notified: it looks now, and again when the lease of the pass ends.
-if behind and behind ~= asker and (behind ~= foremost or gaveUp or dropped) then
-	local owner = holder()
-	if owner and isOurs(owner) and isPassed(owner) then
+if behind and behind ~= asker and (behind ~= foremost or gaveUp or dropped) and not isForeign(holder()) then
+	local shown, passed = holders(), false
+	for _, owner in ipairs(#shown > 0 and shown or {holder() or nil}) do
+		passed = passed or isPassed(owner)
+	end
+	if passed then
 		redis.pcall(publish, grants .. clientOf(ticketOf(behind)), '?' .. ticketOf(behind) .. ' ' .. lock)
 	end
 end

@@ -4,14 +4,17 @@
 --
 -- A ticket that joins gets a score between 1 and 2, so that it stands before all others, and behind
 -- earlier tickets that take the lock over: no other ticket has such a score. A window of foreign
--- clients that stands there, or a ticket whose grant was refused, gets the score 2.
+-- clients that stands there, or a ticket whose grant was refused, gets the score 2. A ticket that an
+-- operator lets through has such a score as well (let_through.lua): its client may look by this
+-- script before it knows, which the reply says.
 --
 -- A holder leaves only if the ticket is still in the queue: so the lock is granted to that ticket, or
 -- to one before it that takes the lock over as well, and to no other. Marks of the ticket's own
 -- client go before that, since queue.lua would drop the tickets of that client with them.
 --
--- {reply, owner, ...}  the reply of the step, and the owners that have the lock
--- else                 as the step, if that is no array
+-- {reply, takes, owner, ...}  the reply of the step; 1 if the ticket waits with such a score, else 0;
+--                             and the owners that have the lock
+-- else                        as the step, if that is no array
 --
 -- Sent again, a join of a ticket that has left puts it into the queue again, as any join does.
 local function step(KEYS, ARGV)
@@ -40,7 +43,7 @@ if not undone.err then -- else the step has the error
 	if ARGV[5] == '1' and not owns(ticketOf(member)) then
 		local before = redis.call('zrangebyscore', queue, '(1', '(2', 'withscores')
 		local absent = redis.call('exists', queue) == 0
-		redis.call('zadd', queue, 'nx', string.format('%.17g', (tonumber(before[#before]) or 1) + 2 ^ -20), member)
+		redis.call('zadd', queue, 'nx', string.format('%.17g', (tonumber(before[#before]) or 1.5) + 2 ^ -20), member)
 		local expires = absent and redis.pcall('pexpire', queue, '60000')
 		if type(expires) == 'table' then -- a queue that cannot expire: the ticket has not joined
 			redis.call('zrem', queue, member)
@@ -65,7 +68,8 @@ local reply = step(KEYS, args)
 if type(reply) ~= 'table' or reply.err then
 	return reply
 end
-local replies, owners = {reply}, redis.pcall('hkeys', lock)
+local score = tonumber(redis.call('zscore', queue, member) or 2)
+local replies, owners = {reply, score > 1 and score < 2 and 1 or 0}, redis.pcall('hkeys', lock)
 if owners.err then
 	owners = redis.pcall('zrange', lock, '0', '-1')
 end
