@@ -87,23 +87,23 @@ type Advanced struct {
 	LogSteps bool
 }
 
-// RedissonPolls says when a lock is left to clients of Redisson that only poll: spin locks, loops
-// of tryLock, waits at a replica.
+// RedissonPolls says when a lock is left to clients of Redisson that only poll: with Auto if the
+// server knows their scripts (SCRIPT EXISTS, once a minute), Never, so that they may starve beside
+// busy ones, or Always.
 type RedissonPolls int
 
 const (
-	RedissonPollsAuto   RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)   // if the server knows a script of Redisson's locks: SCRIPT EXISTS once a minute
-	RedissonPollsNever  RedissonPolls = RedissonPolls(wire.RedissonPollsNever)  // never: such clients may starve beside busy ones
-	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways) // always: for other versions of Redisson, or programs like it
+	RedissonPollsAuto   RedissonPolls = RedissonPolls(wire.RedissonPollsAuto)
+	RedissonPollsNever  RedissonPolls = RedissonPolls(wire.RedissonPollsNever)
+	RedissonPollsAlways RedissonPolls = RedissonPolls(wire.RedissonPollsAlways)
 )
 
-// PubSub is a family of publish and subscribe commands, with Redisson's shardedSubscriptionMode;
-// for Redisson before 3.28 see docs/redisson-versions.md.
+// PubSub is a family of commands, as Redisson's shardedSubscriptionMode: docs/redisson-versions.md.
 type PubSub int
 
 const (
-	PubSubAuto    PubSub = PubSub(wire.PubSubAuto)    // sharded in a Cluster that knows it (Redis 7, Valkey), else plain: AUTO
-	PubSubSharded PubSub = PubSub(wire.PubSubSharded) // SSUBSCRIBE and SPUBLISH, or ErrUnsupported: ON
+	PubSubAuto    PubSub = PubSub(wire.PubSubAuto)    // sharded if a Cluster can, else plain: AUTO
+	PubSubSharded PubSub = PubSub(wire.PubSubSharded) // SSUBSCRIBE, SPUBLISH, or ErrUnsupported: ON
 	PubSubPlain   PubSub = PubSub(wire.PubSubPlain)   // SUBSCRIBE and PUBLISH: OFF
 )
 

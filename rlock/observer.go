@@ -16,21 +16,20 @@ import (
 // A hook may call the client, but not runtime.Goexit. Lost and Renewed run in a goroutine of the
 // client, one after the other; while 4000 events wait, more are dropped and counted for Missed. The
 // hooks of [Client.Close] run in another one; it waits for all these hooks, for a second at most.
-// Any other hook runs in the caller's goroutine. The first panic of each hook is logged.
+// Any other hook runs in the caller's goroutine. The first panic of each hook is logged. Waiting is
+// once a call has to wait: for a holder, for calls that come first, or for Redis; of a lock
+// over several at the start.
 type Observer struct {
-	Opened func(*Client) // called by New when the client is ready
-	Closed func(*Client) // called when the first Close of the client has released all
-
-	// Waiting is called once a call has to wait: the lock has a holder, other calls come first, or
-	// Redis does not answer; for a lock over several at the start of the call.
-	Waiting  func(context.Context, WaitingInfo)
-	Acquired func(context.Context, AcquiredInfo) // called before a call returns with the lock
-	Answered func(context.Context, AnsweredInfo) // called before a call of package once returns the result of another call
-	GaveUp   func(context.Context, GaveUpInfo)   // called before a call returns an error, or false without an error
-	Released func(context.Context, ReleasedInfo) // called before a call returns that gave up a level; by Close with [ErrClosed]
-	Lost     func(context.Context, LostInfo)     // called with the handle's values; by an Unlock that finds its lock gone, with its own context
-	Renewed  func(RenewedInfo)                   // called after each batch of renewals
-	Missed   func(n int)                         // the number of calls of Lost and Renewed that were dropped since the last Missed
+	Opened   func(*Client)                       // by New when the client is ready
+	Closed   func(*Client)                       // once the first Close has released all locks
+	Waiting  func(context.Context, WaitingInfo)  // once a call has to wait
+	Acquired func(context.Context, AcquiredInfo) // before a call returns with the lock
+	Answered func(context.Context, AnsweredInfo) // before package once returns another's result
+	GaveUp   func(context.Context, GaveUpInfo)   // before a call returns an error, or just false
+	Released func(context.Context, ReleasedInfo) // before a call that gave up a level returns
+	Lost     func(context.Context, LostInfo)     // with the handle's values, or an Unlock's context
+	Renewed  func(RenewedInfo)                   // after each batch of renewals
+	Missed   func(n int)                         // the number of dropped calls of Lost and Renewed
 }
 
 // A LockInfo identifies the lock and the owner of an event.
@@ -70,9 +69,9 @@ type GaveUpInfo struct {
 // A ReleasedInfo is the argument of [Observer].Released.
 type ReleasedInfo struct {
 	LockInfo
-	AcquiredBy AcquiredBy    // ByNesting for all levels of an owner but the one that is released last
+	AcquiredBy AcquiredBy    // ByNesting for all levels of an owner but the one released last
 	Held       time.Duration // the time from Acquired to the call that gives the level up
-	Err        error         // [ErrUnconfirmed], [ErrClosed], or nil if it is confirmed or needs no confirmation
+	Err        error         // [ErrUnconfirmed]; [ErrClosed] by Close; otherwise nil
 	Passed     bool          // [Hold.Pass] has passed the lock on
 }
 
@@ -92,7 +91,7 @@ type RenewedInfo struct {
 	Failed int           // the number of locks that Redis refused to renew, or did not answer for
 	Took   time.Duration // the time from before the batch was sent to the last answer
 	Kept   int           // the number of locks whose whole lease the watchdog renews
-	Margin time.Duration // the shortest validity that Kept had left at the answers, or Lease; near zero warns of losses
+	Margin time.Duration // the shortest validity left to Kept, or Lease; near zero warns of losses
 	Lease  time.Duration // Config.Lease
 	Err    error         // the error of one of the locks that failed
 }
@@ -103,7 +102,7 @@ type AcquiredBy string
 const (
 	ByNesting AcquiredBy = "nesting" // the owner already held the lock
 	ByJoining AcquiredBy = "joining" // the client held the lock for other readers
-	ByHandoff AcquiredBy = "handoff" // another goroutine of the process handed it off, without Redis
+	ByHandoff AcquiredBy = "handoff" // another goroutine of the process handed it off
 	ByRedis   AcquiredBy = "redis"   // Redis granted it to an attempt, since the lock was free
 	ByQueue   AcquiredBy = "queue"   // Redis granted it to a waiter's ticket in the queue
 	ByPass    AcquiredBy = "pass"    // another client has passed the lock on, and Resume took it
@@ -114,10 +113,10 @@ const (
 type LossReason string
 
 const (
-	LostUnrenewed   LossReason = "unrenewed"     // the lease ended, since Redis did not confirm a renewal in time
+	LostUnrenewed   LossReason = "unrenewed"     // the lease ended, and no renewal was confirmed
 	LostLeaseEnded  LossReason = "lease_ended"   // the fixed lease ended before Unlock
 	LostHeldTooLong LossReason = "held_too_long" // the time of WithMaxHold was over before Unlock
-	LostKeyGone     LossReason = "key_gone"      // Redis answered that the lock's key is gone, or has another owner
-	LostForced      LossReason = "forced"        // this client unlocked it by force; a ForceUnlock by another client is LostKeyGone
+	LostKeyGone     LossReason = "key_gone"      // the key is gone, or another's, as Redis answers
+	LostForced      LossReason = "forced"        // this client unlocked it by force, or a takeover
 	LostParts       LossReason = "parts"         // too few parts of a multi or red lock are left
 )
