@@ -17,6 +17,7 @@ import (
 	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
 // The plain lock between Java and Go, each way round. The part that runs on a Cluster as well is
@@ -567,5 +568,45 @@ func TestALockIsTakenOverFromAThread(t *testing.T) {
 		require.NoError(s.t, hold.Release(s.ctx))
 		waits.succeeds()
 		require.NoError(s.t, waiter.Unlock(lock))
+	})
+}
+
+// The lines of tenants wait for a lock that a thread of Java holds, and another thread waits for it
+// among them, also one of Redisson's fair lock: each is served, and a tenant with one caller comes
+// before most of a tenant with many.
+func TestLinesAndThreadsTakeTurns(t *testing.T) {
+	withOldAndNew(t, setting{}, func(s *scene) {
+		for _, kind := range []redisson.Kind{redisson.Plain, redisson.Fair} {
+			lock, holder, java := s.fresh(), s.java.Thread("one").With(kind), s.java.Thread("two").With(kind)
+			require.NoError(s.t, holder.Lock(lock, 0))
+			var mu sync.Mutex
+			var order []string
+			serve := func(who string) { mu.Lock(); defer mu.Unlock(); order = append(order, who) }
+			var all []*call
+			for i, line := range []string{"crowd", "crowd", "crowd", "crowd", "single"} {
+				all = append(all, s.start(func() error {
+					return s.client.NewFairLock(lock).Do(s.ctx, func(context.Context) error { serve(line); return nil }, rlock.WithLine(line))
+				}))
+				require.Eventually(s.t, func() bool {
+					shown, err := inspect.Of(s.client).Lock(s.ctx, lock)
+					return err == nil && shown.Waiting >= i+1
+				}, redistest.Hang, time.Millisecond)
+			}
+			all = append(all, s.start(func() error {
+				if err := java.Lock(lock, 0); err != nil {
+					return err
+				}
+				serve("java")
+				return java.Unlock(lock)
+			}))
+			s.awaitAsleep(java, lock)
+			require.NoError(s.t, holder.Unlock(lock))
+			for _, w := range all {
+				w.succeeds()
+			}
+			s.t.Log(kind, order)
+			lines := slices.DeleteFunc(slices.Clone(order), func(who string) bool { return who == "java" })
+			assert.Equal(s.t, []string{"crowd", "crowd", "single", "crowd", "crowd"}, lines)
+		}
 	})
 }
