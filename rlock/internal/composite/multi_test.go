@@ -220,6 +220,15 @@ func TestAPartMayBeALockOverSeveral(t *testing.T) {
 		servers[2].the().lose(errGone)
 		require.ErrorIs(t, h.Err(), contract.ErrLost)
 		assert.Zero(t, one.held()+servers[1].held())
+
+		o := contract.NewOwner()
+		require.NoError(t, l.Take(t.Context(), o, forever))
+		synctest.Wait()
+		servers[0].the().lose(errGone)
+		servers[2].the().lose(errGone)
+		require.ErrorIs(t, l.Unlock(t.Context(), o), contract.ErrLost)
+		require.NoError(t, red.Take(t.Context(), o, forever), "the owner has not lost the part by itself")
+		require.NoError(t, red.Unlock(t.Context(), o))
 	})
 }
 
