@@ -33,7 +33,7 @@ var (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// gate is how many programs the gate runs: a twentieth with the race detector, a tenth with -short.
+// gate is how many programs the gate runs: a tenth with the race detector, a fifth with -short.
 func gate() int {
 	switch {
 	case *count > 0:
@@ -43,7 +43,7 @@ func gate() int {
 	case testing.Short():
 		return 60
 	}
-	return 600
+	return 300
 }
 
 // In virtual time, on the embedded server, with faults of the network, of the server and of its
@@ -71,7 +71,7 @@ func TestProgramsOverTheWholeFace(t *testing.T) {
 			t.Log(face.Counts()[name], name)
 		}
 	}
-	if *first == 0 && gate() >= 600 && !t.Failed() {
+	if *first == 0 && gate() >= 300 && !t.Failed() {
 		covers(t, face.Counts())
 	}
 }

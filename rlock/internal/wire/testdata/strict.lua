@@ -12,8 +12,8 @@ for _, key in ipairs(KEYS) do
 end
 local keysOf = { -- which arguments of a command are keys
 	decr = first, decrby = first, del = all, exists = all, get = first, hdel = first, hexists = first, hget = first,
-	hgetall = first, hkeys = first, hlen = first, hmget = first, hscan = first, hset = first, incrby = first, lindex = first, lpush = first, lrange = first, lrem = first,
-	mget = all, persist = first, pexpire = first, publish = none, pubsub = none, pttl = first, set = first, spublish = none, time = none,
+	hgetall = first, hkeys = first, hlen = first, hmget = first, hscan = first, hset = first, incr = first, incrby = first, lindex = first, lpush = first, lrange = first, lrem = first,
+	mget = all, persist = first, pexpire = first, publish = none, pubsub = none, pttl = first, rpush = first, set = first, spublish = none, time = none,
 	zadd = first, zcard = first, zcount = first, zincrby = first, zrange = first, zrangebyscore = first, zrem = first,
 	zscore = first,
 }

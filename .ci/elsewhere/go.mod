@@ -1,4 +1,4 @@
-module github.com/go-rlock/rlock/.ci/vet
+module github.com/go-rlock/rlock/.ci/elsewhere
 
 go 1.26.0
 
