@@ -110,6 +110,8 @@ func (f *fake) join(change func(*Config)) *Client {
 	}
 	option := f.redis.Options()
 	option.ForceSingleClient, option.DisableCache, option.PipelineMultiplex = true, true, -1
+	option.RingScaleEachConn, option.ReadBufferEachConn, option.WriteBufferEachConn = 1, 4<<10, 4<<10
+	option.Dialer.KeepAlive = time.Hour // few PINGs
 	id := wire.NewID()
 	r, err := wire.Open(wire.Options{Redis: option}, id.Prefix)
 	require.NoError(f.t, err)
