@@ -129,6 +129,7 @@ func TestAPermitFollowsItsClient(t *testing.T) {
 		assert.LessOrEqual(p, p.left(one), 30*time.Second)
 
 		require.True(p, must(p.here.Release(p.Ctx, one.ID())))
+		require.False(p, must(p.here.Release(p.Ctx, one.ID())), "it has no permit any more")
 		assert.Zero(p, p.ends(one, rlock.ErrNotHeld))
 		require.ErrorIs(p, one.Release(p.Ctx), rlock.ErrNotHeld)
 		require.ErrorIs(p, one.Extend(p.Ctx, time.Minute), rlock.ErrNotHeld)
