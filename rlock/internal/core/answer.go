@@ -404,7 +404,7 @@ func (l *Lock) admitOwner(o OwnerID, now Now) {
 
 // loseAll ends all holds, and gives the tenure back, which Redis may still show.
 func (l *Lock) loseAll(cause Cause, now Now) {
-	if cause == KeyGone && l.yielding == confirmed {
+	if cause == KeyGone && now.Safe >= l.yieldsAt() { // no ticket takes a holder out in its grace
 		cause = ByTakeover
 	}
 	l.reportLost(l.levels.all, cause)
