@@ -101,7 +101,8 @@ type call struct {
 	parcel  *parcel       // that it resumes; nil for none
 	shares  bool          // it reads, or takes permits
 	seen    sight
-	hosts   bool // levels nest in it
+	hosts   bool    // levels nest in it
+	taking  *taking // nil if it waits for its turn
 }
 
 type callKey struct{}
@@ -180,6 +181,7 @@ func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) 
 		c.run.face.call("rlock." + w.Name)
 	}
 	c.run.face.pairs(o.With)
+	k.takes()
 	return k
 }
 
@@ -275,6 +277,7 @@ func (k *call) fail(err error) {
 		outcome = history.Cancelled
 	}
 	k.record.End(history.Result{Outcome: outcome, Error: fmt.Sprint(err)})
+	k.taking.returns(false)
 	k.c.run.face.call("inspect.HolderOf")
 	if h, ok := inspect.HolderOf(err); ok && h.Owner == "" {
 		k.c.run.problem("%s: the error knows a holder without an owner: %v", k, err)
@@ -311,6 +314,7 @@ func (k *call) got(hold *rlock.Hold, ctx context.Context, l *rlock.Lock) *grant 
 		result.Token = g.token()
 	}
 	k.record.End(result)
+	k.taking.returns(true)
 	k.judgeWait(nil)
 	k.waited()
 	r.mu.Lock()

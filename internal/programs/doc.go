@@ -32,6 +32,7 @@
 //	            no level has more of the lock than the hold in which it nests
 //	holds       MaxHold and leases are not longer, contexts end with the hold; Redis shows it for as
 //	            long as it is valid, and so do Held and Inspect; a pass is resumed
+//	takeovers   a hold is taken over by another owner's call, after its grace, which has the lock next
 //	writes      the guarded writes of a hold stand in one run
 //	observer    each call has one Waiting and one end, and each hold one end; their events are right
 //	stats       agree with the observer, and are zero at the end

@@ -40,6 +40,7 @@ func (r *Run) end() {
 		r.gone = append(r.gone, s.Load())
 	}
 	r.judgeSights()
+	r.judgeTakers()
 	if r.ground.Virtual {
 		time.Sleep(90 * time.Second)
 		r.judgeKeys(ctx)

@@ -41,6 +41,7 @@ type generator struct {
 	outer *Op    // the operation whose hold the drawn one is in
 	wide  int    // of so many locks it draws one; 0: of the few
 	later uint64 // the number of draws of later options
+	takes uint64 // the number of draws of WithTakeover
 }
 
 // Generate returns the program of a seed, in its world after the changes.
@@ -276,6 +277,13 @@ func (g *generator) options(l Lock) (all []Choice) {
 		if o.name == "WithNote" || o.name == "WithLine" {
 			g.later++
 			from = &generator{Rand: rand.New(rand.NewPCG(g.later, 49))}
+		}
+		if o.name == "WithTakeover" {
+			g.takes++
+			from = &generator{Rand: rand.New(rand.NewPCG(g.takes, 63))}
+			if g.world.Outside { // in processes no call knows those of the others
+				continue
+			}
 		}
 		if from.in(in) {
 			all = append(all, o.draw(from, l))

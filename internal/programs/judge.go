@@ -62,7 +62,7 @@ func (k *call) explains(err error) string {
 			return "rlock.ErrTooManyWaiters"
 		}
 	case errors.Is(err, rlock.ErrNotPassed):
-		if k.verb == "rlock.Client.Resume" && (k.parcel == nil || !r.sane() || r.now() > k.parcel.until-r.slack()) {
+		if k.verb == "rlock.Client.Resume" && (k.parcel == nil || !r.sane() || r.now() > k.parcel.until-r.slack() || r.mayBeForced(k.parcel.lock)) {
 			return "rlock.ErrNotPassed"
 		}
 	case errors.Is(err, rlock.ErrNotAcquired):
@@ -82,7 +82,7 @@ func (k *call) explains(err error) string {
 			return "rlock.ErrHeldTooLong"
 		}
 	case errors.Is(err, rlock.ErrLost):
-		if k.outer != nil && (!r.sane() || k.outer.root().limited) {
+		if k.outer != nil && (!r.sane() || k.outer.mayEnd()) {
 			return "rlock.ErrLost"
 		}
 	case errors.Is(err, rlock.ErrNoPermission):
@@ -159,7 +159,7 @@ func (k *call) exceeds() bool {
 		return false
 	}
 	for g := k.outer; g != nil; g = g.outer {
-		if !g.valid() || g.hold == nil && (g.root().limited || !g.run().sane()) { // IsHeld is true of an owner that took it anew
+		if !g.valid() || g.hold == nil && (g.mayEnd() || !g.run().sane()) { // IsHeld is true of an owner that took it anew
 			return false // the level inside of it may have taken the lock anew, with more permits
 		}
 	}
@@ -233,12 +233,15 @@ func (g *grant) judgeCause() {
 	root, cause, over := g.root(), g.cause, g.over
 	limited, certain, lasts := root.limited, !g.moved && !root.nested, g.lasts
 	r.mu.Unlock()
-	if d := lasts - over; errors.Is(cause, rlock.ErrLost) && !root.nested && d > lasts/50+r.slack() { // a nested level may have a MaxHold
+	taken := errors.Is(cause, rlock.ErrTakenOver) || r.mayBeForced(g.call.lock)
+	if d := lasts - over; errors.Is(cause, rlock.ErrLost) && !taken && !root.nested && d > lasts/50+r.slack() { // a nested level may have a MaxHold
 		r.problem("%s: it was to last until %v, and is lost at %v: %v", g.call, lasts, over, cause)
 	}
 	switch {
+	case errors.Is(cause, rlock.ErrTakenOver):
+		g.judgeTaken(over, cause)
 	case errors.Is(cause, rlock.ErrLost):
-		if r.sane() && !limited {
+		if r.sane() && !limited && !taken {
 			r.problem("%s: it is lost while nothing breaks: %v", g.call, cause)
 		}
 	case errors.Is(cause, rlock.ErrClosed):
@@ -249,7 +252,7 @@ func (g *grant) judgeCause() {
 	default:
 		r.problem("%s: its context ends with %v", g.call, cause)
 	}
-	if !errors.Is(cause, rlock.ErrLost) || !r.sane() || !r.ground.Virtual || !certain {
+	if !errors.Is(cause, rlock.ErrLost) || taken || !r.sane() || !r.ground.Virtual || !certain {
 		return
 	}
 	granted := g.since - g.call.pauses // a progress function may have blocked after the grant
@@ -268,7 +271,7 @@ func (v *giving) judge(err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, rlock.ErrLost):
-		if r.sane() && !root.limited {
+		if r.sane() && !root.mayEnd() {
 			r.problem("%s: %s returns %v while nothing breaks", g.call, v.verb, err)
 		}
 		if errors.Is(err, rlock.ErrHeldTooLong) {
@@ -371,7 +374,7 @@ func (c *caller) judgeGuarded(g *grant, verb string, err error, ctx context.Cont
 		if g.hold.Valid() {
 			r.problem("%s: %s returns %v, and the hold is valid", g.call, verb, err)
 		}
-		if r.sane() && !g.root().limited && !g.call.m.closes.Load() {
+		if r.sane() && !g.mayEnd() && !g.call.m.closes.Load() {
 			r.problem("%s: %s returns %v while nothing breaks", g.call, verb, err)
 		}
 	case errors.Is(err, rlock.ErrUnconfirmed):

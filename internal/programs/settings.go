@@ -170,6 +170,11 @@ var options = []option{
 	{"WithLine", 4, single,
 		func(g *generator, _ Lock) Choice { return Choice{Name: "WithLine", S: some(g, "a", "b,*@:c")} },
 		func(_ *call, to Choice) rlock.AcquireOption { return rlock.WithLine(to.S) }},
+	{"WithTakeover", 8, func(l Lock) bool { return exclusive(l) || l.Kind == "write" || l.Kind == "semaphore" },
+		func(g *generator, _ Lock) Choice {
+			return Choice{Name: "WithTakeover", D: some(g, 0, 20*ms, 200*ms, time.Second)}
+		},
+		func(_ *call, to Choice) rlock.AcquireOption { return rlock.WithTakeover(to.D) }},
 	{"WithPermits", 3, func(l Lock) bool { return l.Kind == "semaphore" },
 		func(g *generator, l Lock) Choice {
 			if g.in(16) {
@@ -192,6 +197,9 @@ func refused(l Lock, with []Choice) (errs []error) {
 			}
 		}
 		if c.Name == "WithLine" && l.Kind != "fair" && l.Kind != "semaphore" {
+			errs = append(errs, errors.ErrUnsupported)
+		}
+		if c.Name == "WithTakeover" && l.Kind == "read" {
 			errs = append(errs, errors.ErrUnsupported)
 		}
 		if c.Name == "WithLease" && c.D > 0 && c.D < 25*ms {

@@ -32,9 +32,6 @@ var uncalled = map[string]string{
 	"inspect.Inspector.LetThrough": "tests/losses and explore have it",
 	"inspect.ErrNotLetThrough":     "as LetThrough",
 
-	"rlock.WithTakeover": "the judge knows no holds that another owner ends: explore, stories and tests/losses have them",
-	"rlock.ErrTakenOver": "as WithTakeover",
-
 	"rlock.ErrPassed": "the cause of the end of a hold, which is an ErrNotHeld",
 }
 

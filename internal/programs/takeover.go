@@ -1,0 +1,142 @@
+package programs
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/history"
+	"github.com/go-rlock/rlock/rlock"
+)
+
+// Calls that take a lock over (WithTakeover), and the holds that they end.
+
+// A taking is such a call. Run.mu guards its last field.
+type taking struct {
+	call  *call
+	grace time.Duration
+	over  time.Duration // when the call has returned; 0: not yet
+	got   bool          // it has the lock
+	heal  func()        // ends the excuse for a hold that is ended by force; nil before that may be
+	stop  func() bool
+}
+
+// forced is how long after the grace a holder is taken out that does not answer.
+const forced = 2 * time.Second
+
+// takes notes that the call takes the lock over, if it does. A holder that does not hear of it, and
+// a lock without a holder, is taken by force once a claim has passed since the grace: Redis forgets
+// a grant then.
+func (k *call) takes() {
+	option, r := find(k.o.With, "WithTakeover"), k.c.run
+	if option.Name == "" || len(refused(k.lock, k.o.With)) > 0 {
+		return
+	}
+	t := &taking{call: k, grace: option.D}
+	k.taking = t
+	t.stop = time.AfterFunc(t.grace+forced-r.slack(), func() {
+		heal := r.injector.Inject(history.Fault{What: "takeover by force", Kind: "takeover by force", Forgets: true, Name: k.lock.Name})
+		r.mu.Lock()
+		over := t.over
+		t.heal, r.forgotten[k.lock.Name] = heal, true
+		r.mu.Unlock()
+		if over > 0 {
+			heal()
+		}
+	}).Stop
+	r.mu.Lock()
+	r.takings = append(r.takings, t)
+	r.mu.Unlock()
+}
+
+// returns notes that a call which takes the lock over has returned.
+func (t *taking) returns(got bool) {
+	if t == nil {
+		return
+	}
+	r := t.call.c.run
+	t.stop()
+	r.mu.Lock()
+	t.over, t.got = max(r.now(), 1), got
+	heal := t.heal
+	r.mu.Unlock()
+	if heal != nil {
+		heal()
+	}
+}
+
+// takingsOf returns the calls that take over what the hold has, of other owners. The caller holds
+// Run.mu.
+func (g *grant) takingsOf() (all []*taking) {
+	for _, t := range g.run().takings {
+		if slices.Contains(g.call.lock.names(), t.call.lock.Name) && t.call.owner != g.root().owner {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// mayEnd reports whether the hold may end by itself though nothing breaks: it has a limit, or
+// another owner takes the lock over.
+func (g *grant) mayEnd() bool {
+	r := g.run()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return g.root().limited || len(g.takingsOf()) > 0
+}
+
+// mayBeForced reports whether the lock may have been taken by force so far.
+func (r *Run) mayBeForced(l Lock) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.takings, func(t *taking) bool { return t.heal != nil && slices.Contains(l.names(), t.call.lock.Name) })
+}
+
+// lingers is for how long a holder that has heard of a taking asks no more whether it goes on.
+const lingers = 2 * time.Second
+
+// judgeTaken judges that another owner takes the lock over whose hold has ended with ErrTakenOver,
+// and that the grace was over.
+func (g *grant) judgeTaken(over time.Duration, cause error) {
+	r := g.run()
+	r.face.call("error rlock.ErrTakenOver")
+	r.mu.Lock()
+	takes := func(t *taking) bool {
+		waits := t.over == 0 || !r.sane() || t.over >= over-lingers-r.slack()
+		return t.call.began+t.grace <= over && waits
+	}
+	some := slices.ContainsFunc(g.takingsOf(), takes)
+	r.mu.Unlock()
+	if !some {
+		r.problem("%s: no other owner takes the lock over whose grace is over at %v: %v", g.call, over, cause)
+	}
+}
+
+// judgeTakers judges that the next holder of each lock that was taken over from one owner, also by
+// force, is a call that takes the lock over, unless such a call has left without the lock.
+func (r *Run) judgeTakers() {
+	if !r.sane() || !r.ground.Virtual {
+		return
+	}
+	granted := func(g *grant) time.Duration { return g.since - g.call.pauses }
+	for _, g := range r.grants {
+		byForce := errors.Is(g.cause, rlock.ErrLost) && !g.root().limited && r.mayBeForced(g.call.lock)
+		if g.call.shares || !byForce && !errors.Is(g.cause, rlock.ErrTakenOver) {
+			continue
+		}
+		var next *grant
+		for _, n := range r.grants {
+			same := n.outer == nil && slices.Contains(n.call.lock.names(), g.call.lock.Name) && n.owner != g.root().owner
+			if same && n.call.verb != "rlock.Client.Resume" && granted(n) > granted(g.root()) && (next == nil || granted(n) < granted(next)) {
+				next = n
+			}
+		}
+		leaves := func(t *taking) bool {
+			// A call that has left may return later, if its progress function blocks.
+			return !t.got && t.over >= granted(g.root()) && t.call.began <= granted(next)
+		}
+		if next != nil && next.call.taking == nil && !slices.ContainsFunc(g.takingsOf(), leaves) {
+			r.problem("%s: it was taken over, and the next that has the lock does not take it over: %s at %v", g.call, next.call, granted(next))
+		}
+	}
+}
