@@ -296,6 +296,7 @@ func TestAHoldIsWantedWithoutARenewal(t *testing.T) {
 			rival := testbed.RivalOf(cmp.Or(strings.TrimPrefix(kind, "multi"), "plain"))
 			t.Run(kind, func(t *testing.T) {
 				for _, client := range []*rlock.Client{there, here} {
+					waited := make(chan error, 1)
 					require.NoError(t, held(here).Do(s.Ctx, func(ctx context.Context) error {
 						wanted := rlock.Wanted(ctx)
 						select {
@@ -303,10 +304,11 @@ func TestAHoldIsWantedWithoutARenewal(t *testing.T) {
 							t.Error("no owner waits")
 						default:
 						}
-						go func() { _ = rival(client).Do(s.Ctx, testbed.Nothing) }()
+						go func() { waited <- rival(client).Do(s.Ctx, testbed.Nothing) }()
 						<-wanted
 						return nil
 					}))
+					require.NoError(t, <-waited) // the next kind takes the same name
 				}
 			})
 		}
