@@ -32,7 +32,7 @@ func (a *app) letThrough(cmd *cobra.Command, client *rlock.Client, name, mine st
 		return fault{fmt.Errorf("%s: %w", printed, err), errFailed}
 	}
 	who := view.Waiter(waiter)
-	if err := a.confirm(cmd, fmt.Sprintf("End the hold of %s for %s", printed, who), printed+": nobody was let through", force); err != nil {
+	if err := a.confirm(cmd, fmt.Sprintf("Let %s take %s over", who, printed), printed+": no waiter was let through", force); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.out)
@@ -55,7 +55,7 @@ func waiterOf(shown inspect.Lock, mine string) (inspect.Waiter, error) {
 	found := slices.DeleteFunc(slices.Clone(shown.Queue), func(w inspect.Waiter) bool { return !is(w) })
 	switch {
 	case len(shown.Queue) == 0:
-		return inspect.Waiter{}, fmt.Errorf("nobody waits")
+		return inspect.Waiter{}, fmt.Errorf("the queue is empty")
 	case len(found) == 0:
 		return inspect.Waiter{}, fmt.Errorf("no waiter is %q: name a process, a note, or the first %d characters of a ticket, as they are shown", mine, shortestOwner)
 	case len(found) > 1:

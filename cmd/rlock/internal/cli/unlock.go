@@ -40,21 +40,20 @@ character of a name. All locks that match are listed, and released after one con
 NAME or PATTERN these are all that it holds. A lock that other processes hold as well, such
 as a read lock, is left alone: release it by its name.
 
---for WAITER ends the hold for one that waits, and for nobody else: WAITER is a process as show
-prints it, the text of its --note or WithNote, or the beginning of its TICKET, at least eight
-characters. The holder is told, and loses the lock after --grace, at once by default; a holder
+--for WAITER lets one waiter take the lock over. WAITER is its process as show prints it, the text
+of its --note or WithNote, or the beginning of its TICKET, at least eight characters. The holder is told, and loses the lock after --grace, at once by default; a holder
 that does not answer, or is Redisson's, loses it two seconds later. If the waiter leaves before,
 the holder goes on. A reader cannot be let through.
 
-Without --for the holder is not asked. A client of rlock is told by a message, within about two round trips.
-If the message is lost, and in Redisson, the next renewal tells the holder, up to a third of
-its lease later. Until then it works as if it held the lock: make sure that it is dead, or
-that two holders at once do no harm.
+Without --for the holder is not asked. A client of rlock is told by a message, within about two
+round trips. If the message is lost, and in Redisson, the next renewal tells the holder, up to a
+third of its lease later. Until then it works as if it held the lock: make sure that it is dead,
+or that two holders at once do no harm.
 
 EXIT CODES
-  0 if all holders that were shown are released, or the waiter was let through; 1 if none was held or some were left alone, if
-  the answer was no, if Redis did not confirm, or if the name is a key with other data; 2 and
-  69 as in rlock --help.`,
+  0 if all holders that were shown are released, or the waiter was let through; 1 if none was
+  held or some were left alone, if the answer was no, if Redis did not confirm, or if the name
+  is a key with other data; 2 and 69 as in rlock --help.`,
 		Example: `  rlock unlock orders:42
   rlock unlock 'orders:*'
   rlock unlock --for 'orders@host-7[4711]' --grace 30 orders:42
@@ -93,7 +92,7 @@ EXIT CODES
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not ask")
 	cmd.Flags().StringVar(&process, "process", "", "only the locks that the process `ID` holds")
-	cmd.Flags().StringVar(&mine, "for", "", "end the hold for `WAITER`, and for nobody else")
+	cmd.Flags().StringVar(&mine, "for", "", "let `WAITER` take the lock over")
 	cmd.Flags().Var(&grace, "grace", "with --for: `seconds` that the holder has left (\"10\", or \"1m\")")
 	cmd.Args = cobra.MatchAll(exclusive(cmd, "for", "process"), cmd.Args)
 	return cmd
