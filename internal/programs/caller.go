@@ -89,20 +89,20 @@ type call struct {
 	outer *grant // of the same owner, in which it nests; nil for none
 	owner string // in the history
 
-	ctx     context.Context
-	cancel  context.CancelFunc
-	ends    time.Duration // when ctx does
-	began   time.Duration
-	record  *history.Call
-	wait    time.Duration // that it asked for; negative for none
-	pauses  time.Duration // of its progress function
-	permits int           // of a semaphore
-	asked   int           // permits
-	parcel  *parcel       // that it resumes; nil for none
-	shares  bool          // it reads, or takes permits
-	seen    sight
-	hosts   bool    // levels nest in it
-	taking  *taking // nil if it waits for its turn
+	ctx      context.Context
+	cancel   context.CancelFunc
+	ends     time.Duration // when ctx does
+	began    time.Duration
+	record   *history.Call
+	wait     time.Duration // that it asked for; negative for none
+	pauses   time.Duration // of its progress function
+	permits  int           // of a semaphore
+	asked    int           // permits
+	parcel   *parcel       // that it resumes; nil for none
+	shares   bool          // it reads, or takes permits
+	seen     sight
+	hosts    bool      // levels nest in it
+	takeover *takeover // nil if it waits for its turn
 }
 
 type callKey struct{}
@@ -277,7 +277,7 @@ func (k *call) fail(err error) {
 		outcome = history.Cancelled
 	}
 	k.record.End(history.Result{Outcome: outcome, Error: fmt.Sprint(err)})
-	k.taking.returns(false)
+	k.takeover.returns(false)
 	k.c.run.face.call("inspect.HolderOf")
 	if h, ok := inspect.HolderOf(err); ok && h.Owner == "" {
 		k.c.run.problem("%s: the error knows a holder without an owner: %v", k, err)
@@ -314,7 +314,7 @@ func (k *call) got(hold *rlock.Hold, ctx context.Context, l *rlock.Lock) *grant 
 		result.Token = g.token()
 	}
 	k.record.End(result)
-	k.taking.returns(true)
+	k.takeover.returns(true)
 	k.judgeWait(nil)
 	k.waited()
 	r.mu.Lock()

@@ -154,7 +154,7 @@ func (c *caller) use(g *grant, o *Op) {
 func (k *call) vanish() {
 	k.record.End(history.Result{Outcome: history.Failed, Error: "its progress function has not returned"})
 	k.seen.vanished = true
-	k.taking.returns(false)
+	k.takeover.returns(false)
 	k.cancel()
 }
 

@@ -48,7 +48,7 @@ type model struct {
 type ending int
 
 const (
-	ended ending = iota // it has ended
+	ended ending = iota // the permit has ended
 	later               // in an hour or more
 	never
 )

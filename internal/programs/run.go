@@ -77,7 +77,7 @@ type Run struct {
 	healed     time.Duration            // when the faults and their effects were over
 	parcels    []*parcel                // holds that were passed on
 	grants     []*grant
-	takings    []*taking // calls that take a lock over
+	takeovers  []*takeover // calls that take a lock over
 	ids        int
 	results    map[int]*onceRun // the runs of all functions, by number
 	posts      posts

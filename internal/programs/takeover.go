@@ -9,14 +9,14 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// Calls that take a lock over (WithTakeover), and the holds that they end.
+// Calls that take a lock over, and the holds that they end.
 
-// A taking is such a call. Run.mu guards its last field.
-type taking struct {
+// A takeover is a call with WithTakeover. Run.mu guards over, got and heal.
+type takeover struct {
 	call  *call
 	grace time.Duration
 	over  time.Duration // when the call has returned; 0: not yet
-	got   bool          // it has the lock
+	got   bool          // the call has the lock
 	heal  func()        // ends the excuse for a hold that is ended by force; nil before that may be
 	stop  func() bool
 }
@@ -32,8 +32,8 @@ func (k *call) takes() {
 	if option.Name == "" || len(refused(k.lock, k.o.With)) > 0 {
 		return
 	}
-	t := &taking{call: k, grace: option.D}
-	k.taking = t
+	t := &takeover{call: k, grace: option.D}
+	k.takeover = t
 	t.stop = time.AfterFunc(t.grace+forced-r.slack(), func() {
 		heal := r.injector.Inject(history.Fault{What: "takeover by force", Kind: "takeover by force", Forgets: true, Name: k.lock.Name})
 		r.mu.Lock()
@@ -45,12 +45,12 @@ func (k *call) takes() {
 		}
 	}).Stop
 	r.mu.Lock()
-	r.takings = append(r.takings, t)
+	r.takeovers = append(r.takeovers, t)
 	r.mu.Unlock()
 }
 
 // returns notes that a call which takes the lock over has returned.
-func (t *taking) returns(got bool) {
+func (t *takeover) returns(got bool) {
 	if t == nil {
 		return
 	}
@@ -65,10 +65,10 @@ func (t *taking) returns(got bool) {
 	}
 }
 
-// takingsOf returns the calls that take over what the hold has, of other owners. The caller holds
+// takeoversOf returns the calls that take over what the hold has, of other owners. The caller holds
 // Run.mu.
-func (g *grant) takingsOf() (all []*taking) {
-	for _, t := range g.run().takings {
+func (g *grant) takeoversOf() (all []*takeover) {
+	for _, t := range g.run().takeovers {
 		if slices.Contains(g.call.lock.names(), t.call.lock.Name) && t.call.owner != g.root().owner {
 			all = append(all, t)
 		}
@@ -82,17 +82,17 @@ func (g *grant) mayEnd() bool {
 	r := g.run()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return g.root().limited || len(g.takingsOf()) > 0
+	return g.root().limited || len(g.takeoversOf()) > 0
 }
 
 // mayBeForced reports whether the lock may have been taken by force so far.
 func (r *Run) mayBeForced(l Lock) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.takings, func(t *taking) bool { return t.heal != nil && slices.Contains(l.names(), t.call.lock.Name) })
+	return slices.ContainsFunc(r.takeovers, func(t *takeover) bool { return t.heal != nil && slices.Contains(l.names(), t.call.lock.Name) })
 }
 
-// lingers is for how long a holder that has heard of a taking asks no more whether it goes on.
+// lingers is for how long a holder that has heard of a takeover asks no more whether it goes on.
 const lingers = 2 * time.Second
 
 // judgeTaken judges that another owner takes the lock over whose hold has ended with ErrTakenOver,
@@ -101,11 +101,11 @@ func (g *grant) judgeTaken(over time.Duration, cause error) {
 	r := g.run()
 	r.face.call("error rlock.ErrTakenOver")
 	r.mu.Lock()
-	takes := func(t *taking) bool {
+	takes := func(t *takeover) bool {
 		waits := t.over == 0 || !r.sane() || t.over >= over-lingers-r.slack()
 		return t.call.began+t.grace <= over && waits
 	}
-	some := slices.ContainsFunc(g.takingsOf(), takes)
+	some := slices.ContainsFunc(g.takeoversOf(), takes)
 	r.mu.Unlock()
 	if !some {
 		r.problem("%s: no other owner takes the lock over whose grace is over at %v: %v", g.call, over, cause)
@@ -131,11 +131,11 @@ func (r *Run) judgeTakers() {
 				next = n
 			}
 		}
-		leaves := func(t *taking) bool {
+		leaves := func(t *takeover) bool {
 			// A call that has left may return later, if its progress function blocks.
 			return !t.got && t.over >= granted(g.root()) && t.call.began <= granted(next)
 		}
-		if next != nil && next.call.taking == nil && !slices.ContainsFunc(g.takingsOf(), leaves) {
+		if next != nil && next.call.takeover == nil && !slices.ContainsFunc(g.takeoversOf(), leaves) {
 			r.problem("%s: it was taken over, and the next that has the lock does not take it over: %s at %v", g.call, next.call, granted(next))
 		}
 	}

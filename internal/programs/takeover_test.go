@@ -10,12 +10,12 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-// A takeover is judged by who takes the lock over, when its grace is over, and who has the lock next.
+// The judge of a takeover checks the taker, the end of the grace, and the next holder.
 func TestWhoMayTakeALockOver(t *testing.T) {
 	lost := fmt.Errorf("%w", rlock.ErrTakenOver)
 	for title, told := range map[string]struct {
 		taker    string        // the owner that takes the lock over
-		grace    time.Duration // of a call that begins at 10 s; the hold ends at 12 s
+		grace    time.Duration // the grace of the call, which begins at 10 s; the hold ends at 12 s
 		left     time.Duration // when that call has left; 0: it has the lock
 		next     string        // the owner that has the lock at 13 s
 		problems int
@@ -33,15 +33,15 @@ func TestWhoMayTakeALockOver(t *testing.T) {
 				return &call{c: &caller{run: r}, o: &Op{}, lock: Lock{"plain", "p"}, owner: owner, began: 10 * time.Second}
 			}
 			held := &grant{call: callOf("holder"), owner: "holder", since: 9 * time.Second, over: 12 * time.Second, cause: lost}
-			taking := &taking{call: callOf(told.taker), grace: told.grace, over: told.left, got: told.left == 0}
-			if taking.got {
-				taking.over = 13 * time.Second
+			takes := &takeover{call: callOf(told.taker), grace: told.grace, over: told.left, got: told.left == 0}
+			if takes.got {
+				takes.over = 13 * time.Second
 			}
 			next := &grant{call: callOf(told.next), owner: told.next, since: 13 * time.Second}
 			if told.next == told.taker {
-				next.call.taking = taking
+				next.call.takeover = takes
 			}
-			r.grants, r.takings = []*grant{held, next}, append(r.takings, taking)
+			r.grants, r.takeovers = []*grant{held, next}, append(r.takeovers, takes)
 			held.judgeTaken(held.over, lost)
 			r.judgeTakers()
 			assert.Len(t, r.problems, told.problems, "%v", r.problems)
