@@ -16,8 +16,8 @@ const slots = 512
 //
 // Time is cut into ticks that are numbered from the wheel's epoch. An entry lies in the slot of its
 // due tick modulo the number of slots, and has the full number: when its slot is passed, an entry
-// of a later round stays. A wheel that was not advanced for a while goes to the present
-// tick at once, without a step for each tick.
+// of a later round stays. A wheel that was not advanced for a while goes to the present tick at
+// once, without a step for each tick.
 //
 // An entry is never due early. It comes out of the first [Wheel.Advance] at or after the end of the
 // tick in which its time lies: at most one tick late.

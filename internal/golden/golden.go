@@ -67,8 +67,8 @@ func Files(t *testing.T, run func(t *testing.T, file, text string)) {
 //	lock b read                             => b: acquired beside readers
 //
 // What a command brings about stands behind "=>", a line each. Commands that bring nothing about may
-// stand before the next one, with "; " between them. What is left to say at the end stands below the
-// last command.
+// stand before the next one, with "; " between them. Outcomes at the end of the case stand below the last
+// command.
 type Case struct {
 	Text string
 	told string // the text with the present outcome

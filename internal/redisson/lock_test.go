@@ -581,7 +581,7 @@ func TestLinesAndThreadsTakeTurns(t *testing.T) {
 			require.NoError(s.t, holder.Lock(lock, 0))
 			var mu sync.Mutex
 			var order []string
-			serve := func(who string) { mu.Lock(); defer mu.Unlock(); order = append(order, who) }
+			serve := func(caller string) { mu.Lock(); defer mu.Unlock(); order = append(order, caller) }
 			var all []*call
 			for i, line := range []string{"crowd", "crowd", "crowd", "crowd", "single"} {
 				all = append(all, s.start(func() error {
@@ -605,7 +605,7 @@ func TestLinesAndThreadsTakeTurns(t *testing.T) {
 				w.succeeds()
 			}
 			s.t.Log(kind, order)
-			lines := slices.DeleteFunc(slices.Clone(order), func(who string) bool { return who == "java" })
+			lines := slices.DeleteFunc(slices.Clone(order), func(caller string) bool { return caller == "java" })
 			assert.Equal(s.t, []string{"crowd", "crowd", "single", "crowd", "crowd"}, lines)
 		}
 	})

@@ -65,7 +65,7 @@ func (i Inspector) LetThrough(ctx context.Context, shown Lock, waiter Waiter, gr
 		case err == nil && left && holdsAny(now, holders):
 			return failed(refusals[wire.NoTicket])
 		case err == nil && left:
-			return nil // it has had the lock
+			return nil // the waiter has had the lock
 		}
 		select {
 		case <-time.After(pause):

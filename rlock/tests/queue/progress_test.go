@@ -434,7 +434,7 @@ func TestAQueueThatIsFullRefuses(t *testing.T) {
 				assert.ErrorContains(t, err, "2 of 2")
 				assert.ErrorContains(t, err, "held by")
 			}
-			s.AwaitWaiters(2, testbed.Key) // those that were refused take no place
+			s.AwaitWaiters(2, testbed.Key) // the refused calls have no place
 
 			require.NoError(t, held.Release(s.Ctx))
 			require.NoError(t, redistest.Await(t, first))

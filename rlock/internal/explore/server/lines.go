@@ -28,8 +28,8 @@ func (s *Server) setTier(t core.Ticket, n int) {
 	}
 }
 
-// add puts a ticket into the queue: at the end, or at the end of the next tier of its line. queue is
-// the one before a ticket has left in the same step, whose last member the script reads.
+// add puts a ticket into the queue: at the end, or at the end of the next tier of its line. The queue
+// that is given still has a ticket that leaves in the same step: the script has read its last member.
 func (s *Server) add(t core.Ticket, queue []core.Ticket) {
 	n, tier := len(queue), 0
 	if n > 0 {
