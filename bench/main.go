@@ -1,49 +1,42 @@
-// Command bench measures distributed locks side by side: this library, its peers, older
-// designs, and the floor, a lower bound.
+// Command bench measures distributed locks side by side: this library, its peers, and the floor, a
+// lower bound.
 //
 //	cd bench && go run .            everything, in less than fifteen minutes
 //	cd bench && go run . -quick     a look, in under two
+//	cd bench && go run . -beside 50 uncontended locks in one process, in turns
 //
-// It starts its own redis-server and the processes that it needs, shows progress,
-// prints tables, and writes results/: results.md, results.json and plots.
+// It starts its own redis-server and the processes that it needs, shows progress, prints tables, and
+// writes results/: results.md and plots.
 //
-// Contenders are interleaved: each is measured once at a setting before any is
-// measured there again, in an order that changes, since machines drift.
+// Contenders are interleaved: each is measured once at a setting before any is measured there again,
+// in an order that changes, since machines drift.
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
-
-	"github.com/go-rlock/rlock/bench/arena"
-	"github.com/go-rlock/rlock/bench/contender"
-	"github.com/go-rlock/rlock/bench/report"
-	"github.com/go-rlock/rlock/bench/scenario"
-	"github.com/go-rlock/rlock/bench/worker"
 )
 
 func main() {
-	worker.Main()
+	asRole()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	options, err := parse(os.Args[1:])
-	if err == nil {
-		err = run(ctx, options)
+	o, err := parse(os.Args[1:])
+	switch {
+	case err != nil:
+	case o.rounds > 0:
+		err = beside(ctx, o, os.Stdout)
+	default:
+		err = run(ctx, o)
 	}
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -51,141 +44,90 @@ func main() {
 
 // options are the flags.
 type options struct {
-	addr       string
-	out        string
-	size       scenario.Size
-	scenarios  []scenario.Scenario
-	contenders []contender.Contender
+	addr, out  string
+	quick      bool
+	scale      float64
+	hold       time.Duration
+	networks   []distance
+	scenarios  []scenario
+	contenders []contender
+	rounds     int // beside
+	goroutines int
 }
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	var scenarios, contenders, networks string
 	flags.StringVar(&o.addr, "addr", "", "host:port of a Redis to use; default: start a redis-server")
-	flags.StringVar(&o.out, "out", "results", "folder for results.md, results.json and the plots")
-	flags.BoolVar(&o.size.Quick, "quick", false, "fewer settings and shorter measurements")
-	flags.StringVar(&scenarios, "run", "", "scenarios, comma-separated; default: "+names(scenario.All(), func(s scenario.Scenario) string { return s.Name }))
-	flags.StringVar(&contenders, "contenders", "", "contenders, comma-separated; default: "+names(contender.All(), func(c contender.Contender) string { return c.Name }))
-	flags.StringVar(&networks, "net", "", "networks for every setting, comma-separated, of "+
-		names(scenario.Networks(), func(n scenario.Network) string { return n.Name })+"; default: what each scenario chooses")
-	flags.Float64Var(&o.size.Scale, "scale", 1, "multiplies the length of all measurements but hold's")
-	flags.DurationVar(&o.size.Hold, "hold", 0, "how long the scenario hold holds 100 000 locks (default 20s, 2s with -quick)")
+	flags.StringVar(&o.out, "out", "results", "folder for results.md and the plots")
+	flags.BoolVar(&o.quick, "quick", false, "fewer settings and rounds")
+	flags.Float64Var(&o.scale, "scale", 1, "multiplies the length of all measurements but hold's")
+	flags.DurationVar(&o.hold, "hold", 0, "how long the scenario hold holds 100 000 locks; default 20s")
+	flags.IntVar(&o.rounds, "beside", 0, "compare uncontended locks in this process instead, in so many rounds of blocks that take turns")
+	flags.IntVar(&o.goroutines, "goroutines", 1, "with -beside, how many there are, each with a lock of its own")
+	o.scenarios = slices.DeleteFunc(scenarios(), func(s scenario) bool { return s.apart })
+	o.contenders = contenders()
+	some(flags, "run", "scenario", scenarios(), &o.scenarios)
+	some(flags, "contenders", "contender", append(contenders(), broken()), &o.contenders)
+	some(flags, "net", "network", distances, &o.networks)
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("bench: unknown argument %q: see -help", flags.Arg(0))
 	}
-	if o.scenarios, err = scenario.Select(scenarios); err != nil {
-		return o, err
-	}
-	o.contenders = contender.All()
-	if contenders != "" {
-		o.contenders = nil
-		for name := range strings.SplitSeq(contenders, ",") {
-			c, err := contender.Find(name)
-			if err != nil {
-				return o, err
-			}
-			o.contenders = append(o.contenders, c)
-		}
-	}
-	if networks != "" {
-		for name := range strings.SplitSeq(networks, ",") {
-			all := scenario.Networks()
-			i := slices.IndexFunc(all, func(n scenario.Network) bool { return n.Name == name })
-			if i < 0 {
-				return o, fmt.Errorf("bench: no network is called %q", name)
-			}
-			o.size.Networks = append(o.size.Networks, all[i])
-		}
-	}
 	return o, nil
 }
 
-func names[T any](all []T, name func(T) string) string {
-	list := make([]string, len(all))
-	for i, x := range all {
-		list[i] = name(x)
-	}
-	return strings.Join(list, ",")
+// some defines a flag for some of all.
+func some[T fmt.Stringer](flags *flag.FlagSet, name, what string, all []T, to *[]T) {
+	flags.Func(name, "comma-separated, of "+names(all), func(list string) (err error) {
+		*to, err = named(what, list, all)
+		return err
+	})
 }
 
-// run measures, prints and writes. When ctx ends it stops after the current measurement, and
-// reports the results so far.
+// run measures, prints and writes. When ctx ends it stops after the current measurement, and reports
+// the results so far.
 func run(ctx context.Context, o options) error {
 	began := time.Now()
-	a, err := arena.Open(ctx, o.addr)
+	a, err := openArena(ctx, o.addr)
 	if err != nil {
 		return err
 	}
-	defer a.Close()
-
-	r := &report.Report{Machine: report.Machine{
-		When: began, Go: runtime.Version(), Redis: a.Version,
-		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: processor(), CPUs: runtime.NumCPU(),
-	}}
-	schedule := plan(o, r)
-	for i, m := range schedule {
+	defer a.close()
+	results, schedule := plan(o)
+	for i, r := range schedule {
 		if ctx.Err() != nil {
 			break
 		}
-		// An error is kept in the result, and the run goes on.
-		_ = a.Measure(context.WithoutCancel(ctx), m.cell, m.contender, m.result)
+		a.measure(context.WithoutCancel(ctx), r)
 		fmt.Fprintf(os.Stderr, "[%d/%d] %s, %s, %s: %s: %.0f a second, faults: %s\n", i+1, len(schedule),
-			m.result.Scenario, m.result.Setting, m.result.Network, m.contender.Name, m.result.Rate(), report.Faults(m.result))
+			r.scenario, r.cell.setting, r.cell.network, r.contender, r.rate(), r.faults())
 	}
-	r.Complete = ctx.Err() == nil
-	r.Took = time.Since(began)
-	r.RoundTrips = a.RoundTrips()
-
-	fmt.Println(r.Markdown(nil))
-	return r.Write(o.out)
+	return report(o.out, results, a, time.Since(began), ctx.Err() == nil)
 }
 
-// A measurement is one round of one contender in one cell.
-type measurement struct {
-	cell      scenario.Cell
-	contender contender.Contender
-	result    *arena.Result
-}
-
-// plan returns the measurements in their order, and makes the results, in
-// theirs.
-func plan(o options, r *report.Report) (schedule []measurement) {
+// plan returns the results in their order, without figures, and the rounds in theirs.
+func plan(o options) (results, schedule []*result) {
 	for _, s := range o.scenarios {
-		for _, cell := range s.Cells(o.size) {
-			var row []measurement
+		for _, cell := range s.fit(o) {
+			var row []*result
 			for _, c := range o.contenders {
-				if !s.Compares(c) {
+				if !s.compares(c) {
 					continue
 				}
-				result := arena.NewResult(cell, c)
-				r.Results = append(r.Results, result)
-				if result.Skipped = cmp.Or(s.Refuses(c), c.Absent()); result.Skipped == "" {
-					row = append(row, measurement{cell, c, result})
+				r := &result{scenario: s, cell: cell, contender: c, skipped: s.refuses(c)}
+				results = append(results, r)
+				if r.skipped == "" {
+					row = append(row, r)
 				}
 			}
-			for round := range cell.Rounds {
-				for i := range row {
-					// Not always after the same one.
+			for round := range cell.rounds {
+				for i := range row { // not always after the same one
 					schedule = append(schedule, row[(i+round*(len(row)/2+1))%len(row)])
 				}
 			}
 		}
 	}
-	return schedule
-}
-
-// processor returns Linux's name of the CPU.
-func processor() string {
-	info, err := os.ReadFile("/proc/cpuinfo")
-	if err == nil {
-		for line := range strings.Lines(string(info)) {
-			if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == "model name" {
-				return strings.TrimSpace(value)
-			}
-		}
-	}
-	return "unknown CPU"
+	return results, schedule
 }

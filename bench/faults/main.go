@@ -26,8 +26,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/go-rlock/rlock/bench/report"
 )
 
 func main() {
@@ -82,5 +80,8 @@ func play(ctx context.Context) error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	return report.Save(*out, results, text(results, *lease, absent))
+	if err := os.MkdirAll(*out, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(*out, "results.md"), []byte(text(results, *lease, absent)), 0o644)
 }
