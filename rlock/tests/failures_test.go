@@ -19,7 +19,7 @@ package tests_test
 //	 6  a goroutine or a ticker stayed behind for each lock
 //	      TestHeldLocksCostNoGoroutine; every bubble, and redistest.Main with goleak
 //	 7  Unlock ended with the request's context, and the key stayed for minutes
-//	      TestAnUnlockWorksWithAContextThatHasEnded
+//	      stories/owners.txt
 //	 8  an acquire timed out, and was executed
 //	      explore.TestBrokenRules (LeaveAgain), driver.TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce,
 //	      stories/outages.txt
@@ -56,12 +56,12 @@ package tests_test
 //	23  two were one owner, or one was two
 //	      TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner, stories/owners.txt,
 //	      TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne, TestAHoldBelongsToItsHandleAndNotToAGoroutine,
-//	      TestAnUnlockByAnotherOwnerIsErrNotHeldAndChangesNothing
+//	      TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
 //	24  a slow network lost the lock; two services had different leases in their configs
-//	      TestASlowNetworkLosesNoLock, TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds
+//	      stories/losses.txt, TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds
 //
 // Related failures: a lease that was counted from the first of many attempts
 // (core/testdata/leases.txt), a lease that one call left on a shared object
-// (TestTTLIsTheLeaseWhileHeldAndZeroWhenFree), a wake that let a later waiter through
+// (TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked), a wake that let a later waiter through
 // (stories/losses.txt), a panic in the section
 // (TestDoReleasesWhenTheFunctionPanicsOrEndsItsGoroutine).

@@ -21,7 +21,7 @@ package tests_test
 //
 // A timeout is not a loss.
 //
-//	TestAFailedRenewalIsTriedAgainSoon, TestASlowNetworkLosesNoLock, stories/losses.txt
+//	TestAFailedRenewalIsTriedAgainSoon, stories/losses.txt
 //
 // Nothing is renewed after Unlock returns.
 //
@@ -34,7 +34,7 @@ package tests_test
 //
 // Unlock completes even if its context is cancelled.
 //
-//	TestAnUnlockWorksWithAContextThatHasEnded, stories/outages.txt
+//	stories/owners.txt, stories/outages.txt
 //
 // A release grants the lock to the first client in the queue
 //
@@ -71,8 +71,8 @@ package tests_test
 //
 // How soon a loss is reported
 //
-//	TestALossIsToldWithoutARenewal, TestRedisReportsChangesOfTheKeyOfAHeldLock,
-//	TestAForceUnlockByAnotherClientIsLearntWhateverTheServer, TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss
+//	TestALossIsToldWithoutARenewal,
+//	TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt, TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss
 //
 // Giving way
 //

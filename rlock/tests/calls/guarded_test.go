@@ -34,15 +34,9 @@ func eachGuarding(t *testing.T, run func(t *testing.T, s *testbed.Site, l *rlock
 	})
 }
 
-func acquired(t *testing.T, s *testbed.Site, l *rlock.Lock, options ...rlock.AcquireOption) *rlock.Hold {
-	t.Helper()
-	hold := testbed.Take(t, s.Ctx, l, options...)
-	return hold
-}
-
 func TestAGuardedWriteIsExecutedWhileItsHoldHasTheLock(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
-		hold := acquired(t, s, l)
+		hold := testbed.Take(t, s.Ctx, l)
 		replies, err := hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"GET", stock}, nil)
 		require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 		require.Empty(t, replies)
@@ -72,42 +66,37 @@ func TestAGuardedWriteIsExecutedWhileItsHoldHasTheLock(t *testing.T) {
 	})
 }
 
+// A holder that was paused past its lease, or lost the lock otherwise, writes nothing, and does no
+// harm to the next one.
 func TestAGuardedWriteOfALostHoldWritesNothingAndTellsTheLoss(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
-		hold := acquired(t, s, l)
-		require.NoError(t, s.Do("DEL", testbed.Key).Error())
-		_, err := hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"})
-		require.ErrorIs(t, err, rlock.ErrFenced)
-		require.ErrorIs(t, err, rlock.ErrLost)
-		require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "at once")
-		assert.Zero(t, s.Number("EXISTS", stock))
-		require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
-
-		hold = acquired(t, s, l) // another program's data is in the place of the lock
-		require.NoError(t, s.Do("DEL", testbed.Key).Error())
-		require.NoError(t, s.Do("SET", testbed.Key, "data").Error())
-		_, err = hold.Exec(s.Ctx, "return redis.call('set', KEYS[1], '7')", []string{stock}, nil)
-		require.ErrorIs(t, err, rlock.ErrFenced)
-		assert.Zero(t, s.Number("EXISTS", stock))
-		require.NoError(t, s.Do("DEL", testbed.Key).Error())
-	})
-}
-
-func TestAnErrorOfAGuardedWriteLeavesTheHold(t *testing.T) {
-	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
-		hold := acquired(t, s, l)
-		_, err := hold.Exec(s.Ctx, "local x = 1\nreturn redis.error_reply('SOLD out')", []string{stock}, nil)
-		refused, ok := rueidis.IsRedisErr(err)
-		require.True(t, ok, err)
-		assert.Equal(t, "SOLD out", refused.Error())
-		require.ErrorContains(t, testbed.ErrorOf(hold.Exec(s.Ctx, "local x = 1\nerror('no')", nil, nil)), "no")
-		replies, err := hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"LPUSH", stock, "x"}, []string{"SET", stock, "8"})
-		require.ErrorContains(t, err, "command 2 of 3, LPUSH")
-		require.ErrorContains(t, err, "WRONGTYPE")
-		assert.Len(t, replies, 1)
+		const set = "return redis.call('set', KEYS[1], '7')"
+		for what, write := range map[string]func(*rlock.Hold) error{
+			"Write": func(h *rlock.Hold) error {
+				return testbed.ErrorOf(h.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"}))
+			},
+			"Exec":        func(h *rlock.Hold) error { return testbed.ErrorOf(h.Exec(s.Ctx, set, []string{stock}, nil)) },
+			"ReleaseWith": func(h *rlock.Hold) error { return testbed.ErrorOf(h.ReleaseWith(s.Ctx, set, []string{stock}, nil)) },
+		} {
+			hold := testbed.Take(t, s.Ctx, l)
+			require.NoError(t, s.Do("DEL", testbed.Key).Error())
+			err := write(hold)
+			require.ErrorIs(t, err, rlock.ErrFenced, what)
+			require.ErrorIs(t, err, rlock.ErrLost, what)
+			if what != "ReleaseWith" {
+				require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrLost, "at once")
+				require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
+			}
+			hold = testbed.Take(t, s.Ctx, l) // another program's data is in the place of the lock
+			require.NoError(t, s.Do("DEL", testbed.Key).Error())
+			require.NoError(t, s.Do("SET", testbed.Key, "data").Error())
+			require.ErrorIs(t, write(hold), rlock.ErrFenced, what)
+			assert.Zero(t, s.Number("EXISTS", stock), what)
+			require.NoError(t, s.Do("DEL", testbed.Key).Error())
+		}
+		next := testbed.Take(t, s.Ctx, l)
+		require.NoError(t, testbed.ErrorOf(next.ReleaseWith(s.Ctx, set, []string{stock}, nil)))
 		assert.Equal(t, int64(7), s.Number("INCRBY", stock, "0"))
-		require.NoError(t, context.Cause(hold.Context()))
-		require.NoError(t, hold.Release(s.Ctx))
 	})
 }
 
@@ -141,13 +130,10 @@ func TestAGuardedWriteThatLacksARightSaysForWhichLock(t *testing.T) {
 	testbed.EachBubble(t, testbed.LocksOf(), func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
 		lock := of(w.NewClient().Client)
 		stock := lock.Key("stock")
-		one, two := []string{"SET", stock, "7"}, []string{"GET", stock}
+		set := []string{"SET", stock, "7"}
 		for what, write := range map[string]func(*rlock.Hold) error{
-			"Exec": func(h *rlock.Hold) error {
-				return testbed.ErrorOf(h.Exec(w.Ctx, "return redis.call('set', KEYS[1], 7)", []string{stock}, nil))
-			},
-			"Write":     func(h *rlock.Hold) error { return testbed.ErrorOf(h.Write(w.Ctx, []string{stock}, one)) },
-			"Write two": func(h *rlock.Hold) error { return testbed.ErrorOf(h.Write(w.Ctx, []string{stock}, one, two)) },
+			"Write":     func(h *rlock.Hold) error { return testbed.ErrorOf(h.Write(w.Ctx, []string{stock}, set)) },
+			"Write two": func(h *rlock.Hold) error { return testbed.ErrorOf(h.Write(w.Ctx, []string{stock}, set, set)) },
 			"ReleaseWith": func(h *rlock.Hold) error {
 				return testbed.ErrorOf(h.ReleaseWith(w.Ctx, "return redis.pcall('set', KEYS[1], 7)", []string{stock}, nil))
 			},
@@ -166,7 +152,7 @@ func TestAGuardedWriteThatLacksARightSaysForWhichLock(t *testing.T) {
 					require.ErrorIs(t, err, want, what)
 					require.ErrorContains(t, err, "rlock: ", what)
 					assert.NotContains(t, err.Error(), "accounting", what)
-					if !strings.Contains(what, "two") || refused == "eval" {
+					if what != "Write two" || refused == "eval" {
 						require.ErrorContains(t, err, testbed.Key, what)
 					}
 					_ = hold.Release(w.Ctx)
@@ -174,20 +160,16 @@ func TestAGuardedWriteThatLacksARightSaysForWhichLock(t *testing.T) {
 				}
 			}
 		}
-		hold := testbed.Take(t, w.Ctx, lock)
-		_, err := hold.Write(w.Ctx, []string{stock}, []string{"SET", stock, "7", "PX"})
-		require.ErrorContains(t, err, "rlock: guarded write: command SET was refused: ")
-		require.NoError(t, hold.Release(w.Ctx))
 	})
 }
 
 // What a script returns or raises is no answer of the guard, and no answer by which a server says
-// that it was not executed.
+// that it was not executed. An error leaves the hold.
 func TestAScriptIsExecutedOnceWhateverErrorItReturns(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
-		hold := acquired(t, s, l)
+		hold := testbed.Take(t, s.Ctx, l)
 		ran := int64(0)
-		for _, said := range []string{"RLOCK_FENCED", "ERR NOSCRIPT x", "-MOVED 1 127.0.0.1:1", "RLOCK_FENCED the lock has another holder", "NOSCRIPT", "NOSCRIPT No matching script.", "MOVED 1 127.0.0.1:1",
+		for _, said := range []string{"SOLD out", "RLOCK_FENCED", "RLOCK_FENCED the lock has another holder", "ERR NOSCRIPT x", "NOSCRIPT No matching script.", "-MOVED 1 127.0.0.1:1", "MOVED 1 127.0.0.1:1",
 			"ASK 1 127.0.0.1:1", "TRYAGAIN x", "CLUSTERDOWN x", "LOADING x", "REDIRECT 127.0.0.1:1"} {
 			for _, how := range []string{"return redis.error_reply(ARGV[1])", "return {err = ARGV[1]}", "error(ARGV[1], 0)", "error(ARGV[1])", "error({err = ARGV[1]})"} {
 				_, err := hold.Exec(s.Ctx, "redis.call('incr', KEYS[1])\n"+how, []string{stock}, []string{said})
@@ -196,49 +178,43 @@ func TestAScriptIsExecutedOnceWhateverErrorItReturns(t *testing.T) {
 				assert.NotErrorIs(t, err, rlock.ErrFenced, "%s: %s", said, how)
 				assert.NotErrorIs(t, err, rlock.ErrUnconfirmed, "%s: %s", said, how)
 				require.Equal(t, ran, s.Number("INCRBY", stock, "0"), "%s: %s", said, how)
+				if refused, ok := rueidis.IsRedisErr(err); ran == 1 {
+					require.True(t, ok, err)
+					assert.Equal(t, said, refused.Error())
+				}
 			}
 		}
+		replies, err := hold.Write(s.Ctx, []string{stock}, []string{"SET", stock, "7"}, []string{"LPUSH", stock, "x"}, []string{"SET", stock, "8"})
+		require.ErrorContains(t, err, "command 2 of 3, LPUSH")
+		require.ErrorContains(t, err, "WRONGTYPE")
+		assert.Len(t, replies, 1)
+		assert.Equal(t, int64(7), s.Number("INCRBY", stock, "0"))
 		require.NoError(t, context.Cause(hold.Context()))
 		require.NoError(t, hold.Release(s.Ctx))
 	})
 }
 
-// It is the same on one server and in a Cluster.
-func TestAGuardedWriteNamesTheKeysOfItsCommands(t *testing.T) {
+// It names the keys of its commands, on one server and in a Cluster, and may not have those of locks.
+func TestTheKeysOfAGuardedWrite(t *testing.T) {
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
-		l := s.NewClient().NewLock("lock:{orders:42}")
-		hold := acquired(t, s, l)
-		for name, call := range map[string]func() error{
-			"no commands":           func() error { _, err := hold.Write(s.Ctx, nil); return err },
-			"no commands, but keys": func() error { _, err := hold.Write(s.Ctx, []string{"orders:42"}); return err },
-			"no keys":               func() error { _, err := hold.Write(s.Ctx, nil, []string{"SET", "orders:42", "7"}); return err },
-			"another key": func() error {
-				_, err := hold.Write(s.Ctx, []string{"orders:42"}, []string{"GET", "orders:42"}, []string{"SET", "{orders:42}:b", "7"})
-				return err
-			},
+		l, tagged := s.NewLock(), s.NewClient().NewLock("lock:{orders:42}")
+		hold, of := testbed.Take(t, s.Ctx, l), testbed.Take(t, s.Ctx, tagged)
+		set := func(hold *rlock.Hold, keys []string, commands ...[]string) error {
+			return testbed.ErrorOf(hold.Write(s.Ctx, keys, commands...))
+		}
+		for _, err := range []error{
+			set(of, nil), set(of, []string{"orders:42"}), set(of, nil, []string{"SET", "orders:42", "7"}),
+			set(of, []string{"orders:42"}, []string{"GET", "orders:42"}, []string{"SET", "{orders:42}:b", "7"}),
 		} {
-			require.ErrorIs(t, call(), rlock.ErrInvalidConfig, name)
+			require.ErrorIs(t, err, rlock.ErrInvalidConfig)
 		}
-		_, err := hold.Write(s.Ctx, nil, []string{"publish", "orders", "7"})
-		require.NoError(t, err)
-		_, err = hold.Write(s.Ctx, []string{"orders:42"}, []string{"SET", "orders:42", "7"})
-		require.NoError(t, err, "data that exists is guarded by a lock that is named after it")
-		s.Do("DEL", "orders:42")
-		require.NoError(t, hold.Release(s.Ctx))
-	})
-}
-
-func TestAGuardedWriteMayNotHaveTheKeysOfLocks(t *testing.T) {
-	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
-		s := testbed.At(t, server)
-		l := s.NewLock()
-		hold := acquired(t, s, l)
+		require.NoError(t, set(of, nil, []string{"publish", "orders", "7"}))
+		require.NoError(t, of.Release(s.Ctx))
 		for _, k := range []string{testbed.Key, "rlock_queue:{" + testbed.Key + "}", "redisson_lock_queue:{" + testbed.Key + "}", ""} {
-			_, err := hold.Write(s.Ctx, []string{k}, []string{"SET", k, "7"})
-			require.ErrorIs(t, err, rlock.ErrInvalidName, k)
+			require.ErrorIs(t, set(hold, []string{k}, []string{"SET", k, "7"}), rlock.ErrInvalidName, k)
 		}
-		_, err := hold.Write(s.Ctx, []string{"stock"}, []string{"SET", "stock", "7"})
+		err := set(hold, []string{"stock"}, []string{"SET", "stock", "7"})
 		if server.Kind == redistest.KindCluster {
 			require.ErrorIs(t, err, rlock.ErrInvalidName)
 			require.ErrorContains(t, err, l.Key("stock"))
@@ -300,7 +276,7 @@ func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
 // One step writes and releases: the waiter that it grants the lock finds the data.
 func TestAReleaseWithAScriptIsOneStep(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
-		hold := acquired(t, s, l)
+		hold := testbed.Take(t, s.Ctx, l)
 		reply, err := hold.ReleaseWith(s.Ctx, "redis.call('set', KEYS[1], ARGV[1])\nreturn {#KEYS, #ARGV, redis.call('exists', KEYS[1])}", []string{stock}, []string{"7"})
 		require.NoError(t, err)
 		numbers, err := reply.AsIntSlice()
@@ -310,7 +286,7 @@ func TestAReleaseWithAScriptIsOneStep(t *testing.T) {
 		assert.False(t, testbed.IsLocked(t, s.Ctx, l))
 
 		for _, source := range []string{"return nil", "return false", "return redis.status_reply('OK')", "return 'text'"} {
-			hold = acquired(t, s, l)
+			hold = testbed.Take(t, s.Ctx, l)
 			require.NoError(t, testbed.ErrorOf(hold.ReleaseWith(s.Ctx, source, nil, nil)), source)
 		}
 		assert.Equal(t, int64(7), s.Number("INCRBY", stock, "0"))
@@ -329,7 +305,7 @@ func TestAScriptThatFailsIsReleased(t *testing.T) {
 			"a script that no server compiles":                                           "",
 		} {
 			s.Do("DEL", stock)
-			hold := acquired(t, s, l)
+			hold := testbed.Take(t, s.Ctx, l)
 			_, err := hold.ReleaseWith(s.Ctx, how, []string{stock}, nil)
 			require.ErrorContains(t, err, said, how)
 			_, ok := rueidis.IsRedisErr(unwrapped(err))
@@ -357,107 +333,8 @@ func unwrapped(err error) error {
 	}
 }
 
-// A holder that was paused past its lease, or lost the lock otherwise, writes nothing, and does no
-// harm to the next one.
-func TestAReleaseWithAScriptOfALostHoldWritesNothing(t *testing.T) {
-	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
-		hold := acquired(t, s, l)
-		require.NoError(t, s.Do("DEL", testbed.Key).Error())
-		_, err := hold.ReleaseWith(s.Ctx, "return redis.call('set', KEYS[1], '7')", []string{stock}, nil)
-		require.ErrorIs(t, err, rlock.ErrFenced)
-		require.ErrorIs(t, err, rlock.ErrLost)
-		assert.Zero(t, s.Number("EXISTS", stock))
-		next := acquired(t, s, l)
-		_, err = next.ReleaseWith(s.Ctx, "return redis.call('set', KEYS[1], '8')", []string{stock}, nil)
-		require.NoError(t, err)
-		assert.Equal(t, int64(8), s.Number("INCRBY", stock, "0"))
-	})
-}
-
 // answering are the kinds of locks that have answers.
 var answering = testbed.LocksOf("plain", "fenced", "fair")
-
-// A release whose script returns a string answers those that wait for an answer, and grants the
-// lock to the first of the others. It takes one command, and those that are answered send none.
-func TestAReleaseAnswersThoseThatWaitForAnAnswer(t *testing.T) {
-	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
-		for name, lock := range answering {
-			t.Run(name, func(t *testing.T) {
-				s := testbed.At(t, server)
-				holder := s.NewClient()
-				waiters := make([]*rlock.Lock, 4)
-				for i := range waiters { // each client is subscribed before the answer is published: a later one misses it
-					c := s.NewClient()
-					s.HandOver(holder, c)
-					waiters[i] = lock(c)
-				}
-				hold := acquired(t, s, lock(holder))
-				type end struct {
-					answer contract.Answer
-					hold   *rlock.Hold
-					err    error
-				}
-				ends := make(chan end, 4)
-				waits := func(l *rlock.Lock, n int64) {
-					var e end
-					go func() {
-						e.hold, e.err = l.Acquire(s.Ctx, withAnswer(&e.answer))
-						ends <- e
-					}()
-					s.AwaitWaiters(n, testbed.Key)
-				}
-				waits(waiters[0], 1)
-				next := make(chan error, 1)
-				go func() {
-					var err error
-					hold, err := waiters[1].Acquire(s.Ctx)
-					next <- err
-					if err == nil {
-						next <- hold.Release(s.Ctx)
-					}
-				}()
-				s.AwaitWaiters(2, testbed.Key)
-				waits(waiters[2], 3)
-				began := time.Now()
-				_, err := hold.ReleaseWith(s.Ctx, "return 'it is 42: ' .. ARGV[1]", nil, []string{"\x00 x"})
-				require.NoError(t, err)
-				answered := 0
-				for range 2 {
-					e := redistest.Await(t, ends)
-					if e.err == nil { // a look after its subscription has overtaken the message, so that it has joined again
-						assert.True(t, e.answer.Waited)
-						require.NoError(t, e.hold.Release(s.Ctx))
-						continue
-					}
-					answered++
-					require.ErrorIs(t, e.err, contract.ErrAnswered)
-					assert.Nil(t, e.hold)
-					assert.Equal(t, "it is 42: \x00 x", e.answer.Text)
-					assert.True(t, e.answer.Waited)
-					if e.answer.Clock > 0 { // else the message has overtaken the answer to its Join, which has the clock
-						assert.True(t, e.answer.Read.Before(began))
-					}
-				}
-				assert.Positive(t, answered)
-				require.NoError(t, redistest.Await(t, next), "it waits for the lock alone")
-				require.NoError(t, redistest.Await(t, next))
-
-				var answer contract.Answer
-				hold = testbed.Take(t, s.Ctx, lock(s.NewClient()), withAnswer(&answer))
-				assert.False(t, answer.Waited)
-				assert.Empty(t, answer.Text)
-				assert.Positive(t, answer.Clock)
-				waits(waiters[3], 1)
-				_, err = hold.ReleaseWith(s.Ctx, "return 1", nil, nil)
-				require.NoError(t, err)
-				e := redistest.Await(t, ends)
-				require.NoError(t, e.err, "any other reply is no answer")
-				assert.True(t, e.answer.Waited)
-				require.NoError(t, e.hold.Release(s.Ctx))
-			})
-		}
-	})
-}
 
 // A condition that is met is the answer, at a free lock and at a held one; nothing is taken. One
 // that is not met costs no command.

@@ -13,7 +13,6 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,7 +68,11 @@ func worksWith(s *testbed.Site, t *testing.T, name, channel string) {
 
 func TestANameMayHaveAnyBytes(t *testing.T) {
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		for _, n := range named {
+		names := named
+		if s.Kind != redistest.KindCluster {
+			names = append(names[:len(names):len(names)], untagged...)
+		}
+		for _, n := range names {
 			t.Run(n.what, func(t *testing.T) { worksWith(s, t, n.name, n.channel) })
 		}
 	})
@@ -81,75 +84,18 @@ func TestALockOfEachKindRefusesANameWithABraceButNoTagInACluster(t *testing.T) {
 			return
 		}
 		for _, n := range untagged {
-			assert.ErrorIs(t, s.NewProcess().NewLock(n.name).Lock(s.Ctx), rlock.ErrInvalidName, n.what)
+			lock := s.NewProcess().NewLock(n.name)
+			err := lock.Lock(s.Ctx)
+			require.ErrorIs(t, err, rlock.ErrInvalidName, n.what)
+			if s.KindOfLock.Name == "plain" {
+				assert.Equal(t, n.name, lock.Name())
+				_, advice, ok := strings.Cut(err.Error(), `as in "`)
+				require.True(t, ok, err)
+				advised := s.NewClient().NewLock(strings.TrimSuffix(advice, `"`))
+				require.NoError(t, advised.Do(s.Ctx, testbed.Nothing), "the name that the error advises")
+			}
 		}
 	})
-}
-
-func TestANameWithABraceButNoTagIsRefusedInAClusterOnly(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		for _, n := range untagged {
-			t.Run(n.what, func(t *testing.T) {
-				if s.Kind == redistest.KindCluster {
-					lock := s.NewClient().NewLock(n.name)
-					err := lock.Lock(s.Ctx)
-					require.ErrorIs(t, err, rlock.ErrInvalidName)
-					assert.Equal(t, n.name, lock.Name())
-					_, advice, ok := strings.Cut(err.Error(), `as in "`)
-					require.True(t, ok, err)
-					advised := s.NewClient().NewLock(strings.TrimSuffix(advice, `"`))
-					require.NoError(t, advised.Lock(s.Ctx), "the name that the error advises")
-					require.NoError(t, advised.Unlock(s.Ctx))
-					return
-				}
-				worksWith(s, t, n.name, n.channel)
-			})
-		}
-	})
-}
-
-// The lock of a client with a prefix is that of one without, by its name in Redis.
-func TestAPrefixIsPartOfTheKeyAndNotOfTheName(t *testing.T) {
-	kinds := map[rlock.Kind]func(c *rlock.Client, name string) *rlock.Lock{
-		rlock.KindPlain:     (*rlock.Client).NewLock,
-		rlock.KindFair:      (*rlock.Client).NewFairLock,
-		rlock.KindFenced:    (*rlock.Client).NewFencedLock,
-		rlock.KindRead:      func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Read() },
-		rlock.KindWrite:     func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() },
-		rlock.KindSemaphore: func(c *rlock.Client, name string) *rlock.Lock { return c.NewSemaphore(name, 1) },
-		rlock.KindRed:       func(c *rlock.Client, name string) *rlock.Lock { return rlock.NewRedLock([]*rlock.Client{c}, name) },
-	}
-	for kind, newLock := range kinds {
-		for _, prefix := range []string{"billing:", "{billing}:", `b[*]?\:`} {
-			t.Run(string(kind)+" "+prefix, func(t *testing.T) {
-				testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-					var names []string
-					observer := &rlock.Observer{
-						Acquired: func(_ context.Context, i rlock.AcquiredInfo) { names = append(names, i.Name) },
-						Released: func(_ context.Context, i rlock.ReleasedInfo) { names = append(names, i.Name) },
-					}
-					with := w.NewClient(testbed.WithPrefix(prefix), func(c *rlock.Config) { c.Observer = observer })
-					lock := newLock(with.Client, "orders:42")
-					assert.Equal(t, "orders:42", lock.Name())
-					hold := testbed.Take(t, w.Ctx, lock)
-					assert.True(t, w.Exists(prefix+"orders:42"), "%q", w.Keys())
-					assert.Equal(t, "orders:42", with.Held()[0].Name)
-					i, err := inspect.Of(with.Client).Lock(w.Ctx, "orders:42")
-					require.NoError(t, err)
-					assert.Equal(t, "orders:42", i.Name)
-					assert.Len(t, i.Holders, 1)
-					for _, pattern := range []string{"", "orders:*"} {
-						found, err := testbed.Names(w.Ctx, with.Client, pattern)
-						require.NoError(t, err)
-						assert.Equal(t, []string{"orders:42"}, found)
-					}
-					require.NoError(t, hold.Release(w.Ctx))
-					assert.Equal(t, []string{"orders:42", "orders:42"}, names)
-					require.ErrorIs(t, newLock(with.Client, "").Lock(w.Ctx), rlock.ErrInvalidName)
-				})
-			})
-		}
-	}
 }
 
 func TestThePartsOfAMultiLockHaveThePrefixesOfTheirClients(t *testing.T) {
@@ -161,36 +107,6 @@ func TestThePartsOfAMultiLockHaveThePrefixesOfTheirClients(t *testing.T) {
 			assert.True(t, w.Exists("a:x") && w.Exists("b:x"))
 			return nil
 		}))
-	})
-}
-
-// A name may be any bytes: Redis shows exactly these bytes, and the lock works; or the name
-// is refused, because it is empty or too long.
-func FuzzName(f *testing.F) {
-	for _, n := range named {
-		f.Add([]byte(n.name))
-	}
-	for _, n := range untagged {
-		f.Add([]byte(n.name))
-	}
-	f.Add([]byte{})
-	f.Add([]byte(strings.Repeat("x", 64<<10+1)))
-	f.Fuzz(func(t *testing.T, bytes []byte) {
-		s := testbed.At(t, redistest.Embedded(t))
-		name := string(bytes)
-		here, there := s.NewClient().NewLock(name), s.NewClient().NewLock(name)
-		if len(name) == 0 || len(name) > 64<<10 {
-			require.ErrorIs(t, here.Lock(s.Ctx), rlock.ErrInvalidName)
-			return
-		}
-		require.NoError(t, here.Lock(s.Ctx))
-		keys, err := s.Outside.Do(s.Ctx, s.Outside.B().Keys().Pattern("*").Build()).AsStrSlice()
-		require.NoError(t, err)
-		require.Equal(t, []string{name}, keys)
-		assert.False(t, s.IsFree(there))
-		require.NoError(t, here.Unlock(s.Ctx))
-		assert.True(t, s.IsFree(there))
-		require.Zero(t, s.Number("EXISTS", name))
 	})
 }
 

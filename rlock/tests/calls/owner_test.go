@@ -16,33 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAnOwnerTravelsWithTheContextOverACallTreeOfGoroutines(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		lock := s.NewLock()
-		ctx, cancel := context.WithCancel(rlock.WithOwner(s.Ctx, rlock.NewOwner()))
-		defer cancel()
-		require.NoError(t, lock.Lock(ctx))
-		var tree sync.WaitGroup
-		for range 4 {
-			tree.Go(func() {
-				below, cancel := context.WithTimeout(ctx, time.Hour)
-				defer cancel()
-				taken, err := lock.TryLock(below)
-				assert.NoError(t, err)
-				assert.True(t, taken)
-			})
-		}
-		tree.Wait()
-		assert.Equal(t, 5, lock.HoldCount(ctx))
-		assert.Zero(t, lock.HoldCount(s.Ctx), "the goroutine itself is not the owner")
-		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrNotHeld)
-		for range 5 {
-			testbed.Elsewhere(func() { assert.NoError(t, lock.Unlock(ctx)) })
-		}
-		assert.True(t, s.IsFree(lock))
-	})
-}
-
 func TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner(t *testing.T) {
 	const goroutines, each = 8, 1000
 	var mu sync.Mutex

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,18 +13,15 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/elect"
 	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/go-rlock/rlock/rlock/once"
-	"github.com/go-rlock/rlock/rlock/once/idempotent"
-	"github.com/go-rlock/rlock/rlock/redisson"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 // A key that an operation uses may have data of another program, of any type: the operation says
-// so, or works all the same, and leaves the data as they are.
+// so, or works all the same, and leaves the data as they are. Package redisson has its own.
 
 // foreign are data of other programs: commands without the key.
 var foreign = map[string][]string{
@@ -51,16 +46,13 @@ type user struct {
 	use   func(ctx context.Context) error
 }
 
-// A party has two clients, and the groups and synchronizers of the first.
+// A party has two clients, and a group of the first.
 type party struct {
 	*testbed.World
 	here, there *testbed.Client
 	hold        *rlock.Hold
 	pass        string
 	once        *once.Group
-	guard       *idempotent.Guard
-	redisson    *redisson.Client
-	permit      *redisson.Permit
 }
 
 func (p *party) locks(of func(*rlock.Client) *rlock.Lock) map[string]user {
@@ -156,95 +148,7 @@ func (p *party) onceUsers() map[string]user {
 		"Fresh":  {do, func(ctx context.Context) error { return do(once.Fresh(ctx)) }},
 		"Forget": {nil, func(ctx context.Context) error { return p.once.Forget(ctx, testbed.Key) }},
 		"forget": {do, func(ctx context.Context) error { return p.once.Forget(ctx, testbed.Key) }},
-		"request": {nil, func(ctx context.Context) error {
-			w := httptest.NewRecorder()
-			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("7")).WithContext(ctx)
-			r.Header.Set("Idempotency-Key", strconv.Quote(testbed.Key))
-			p.guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })).ServeHTTP(w, r)
-			if w.Code == http.StatusServiceUnavailable || w.Code == http.StatusInternalServerError { // as for any error of the lock
-				return rlock.ErrWrongType
-			}
-			assert.Equal(p.T, http.StatusOK, w.Code)
-			return nil
-		}},
-		"elect": {nil, func(ctx context.Context) error {
-			within, cancel := context.WithTimeout(ctx, 3*time.Second)
-			defer cancel()
-			err := elect.New(p.here.Client, testbed.Key).Run(within, func(context.Context, *rlock.Hold) error { return context.Canceled })
-			if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-				return nil
-			}
-			return err
-		}},
 	}
-}
-
-func (p *party) redissonUsers() map[string]user {
-	s, ps, l := p.redisson.Semaphore(testbed.Key), p.redisson.PermitSemaphore(testbed.Key), p.redisson.CountDownLatch(testbed.Key)
-	sets := func(ctx context.Context) error { return testbed.ErrorOf(s.TrySetPermits(ctx, 3)) }
-	setsPermits := func(ctx context.Context) (err error) {
-		if err = ps.SetPermits(ctx, 3); err == nil {
-			p.permit, err = ps.Acquire(ctx, 0)
-		}
-		return err
-	}
-	setsCount := func(ctx context.Context) error { return testbed.ErrorOf(l.TrySetCount(ctx, 3)) }
-	users := map[string]user{}
-	add := func(what string, begin func(context.Context) error, use func(context.Context) error) {
-		users[what] = user{nil, use}
-		users[what+", of one that was set"] = user{begin, use}
-	}
-	add("Acquire", sets, func(ctx context.Context) error {
-		return testbed.ErrorOf(s.TryAcquire(ctx, 1, time.Second))
-	})
-	add("Release", sets, func(ctx context.Context) error { return s.Release(ctx, 1) })
-	add("ReleaseIfExists", sets, func(ctx context.Context) error { return testbed.ErrorOf(s.ReleaseIfExists(ctx, 1)) })
-	add("AddPermits", sets, func(ctx context.Context) error { return s.AddPermits(ctx, 1) })
-	add("DrainPermits", sets, func(ctx context.Context) error { return testbed.ErrorOf(s.DrainPermits(ctx)) })
-	add("TrySetPermits", sets, func(ctx context.Context) error { return testbed.ErrorOf(s.TrySetPermits(ctx, 5)) })
-	add("AvailablePermits", sets, func(ctx context.Context) error { return testbed.ErrorOf(s.AvailablePermits(ctx)) })
-	add("Delete", sets, func(ctx context.Context) error { return testbed.ErrorOf(s.Delete(ctx)) })
-	add("Expire", sets, func(ctx context.Context) error { return testbed.ErrorOf(s.Expire(ctx, time.Hour)) })
-	add("permits Acquire", setsPermits, func(ctx context.Context) error {
-		return testbed.ErrorOf(ps.TryAcquire(ctx, time.Second, 0))
-	})
-	add("permits AvailablePermits", setsPermits, func(ctx context.Context) error { return testbed.ErrorOf(ps.AvailablePermits(ctx)) })
-	add("permits AcquiredPermits", setsPermits, func(ctx context.Context) error { return testbed.ErrorOf(ps.AcquiredPermits(ctx)) })
-	add("permits Permits", setsPermits, func(ctx context.Context) error { return testbed.ErrorOf(ps.Permits(ctx)) })
-	add("permits Delete", setsPermits, func(ctx context.Context) error { return testbed.ErrorOf(ps.Delete(ctx)) })
-	add("permits Expire", setsPermits, func(ctx context.Context) error { return testbed.ErrorOf(ps.Expire(ctx, time.Hour)) })
-	add("permits TrySetPermits", setsPermits, func(ctx context.Context) error { return testbed.ErrorOf(ps.TrySetPermits(ctx, 5)) })
-	add("permits SetPermits", setsPermits, func(ctx context.Context) error { return ps.SetPermits(ctx, 5) })
-	add("permits AddPermits", setsPermits, func(ctx context.Context) error { return ps.AddPermits(ctx, 5) })
-	add("latch TrySetCount", setsCount, func(ctx context.Context) error { return testbed.ErrorOf(l.TrySetCount(ctx, 5)) })
-	add("latch CountDown", setsCount, func(ctx context.Context) error { return l.CountDown(ctx) })
-	add("latch Count", setsCount, func(ctx context.Context) error { return testbed.ErrorOf(l.Count(ctx)) })
-	add("latch Delete", setsCount, func(ctx context.Context) error { return testbed.ErrorOf(l.Delete(ctx)) })
-	add("latch Await", setsCount, func(ctx context.Context) error {
-		within, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		err := l.Await(within)
-		if errors.Is(err, context.DeadlineExceeded) {
-			return nil
-		}
-		return err
-	})
-	onPermit := func(do func(*redisson.Permit, context.Context) error) user {
-		return user{setsPermits, func(ctx context.Context) error { return do(p.permit, ctx) }}
-	}
-	users["Permit.Release"] = onPermit(func(p *redisson.Permit, ctx context.Context) error { return p.Release(ctx) })
-	users["Permit.Extend"] = onPermit(func(p *redisson.Permit, ctx context.Context) error { return p.Extend(ctx, time.Hour) })
-	users["permits Lease"] = user{setsPermits, func(ctx context.Context) error {
-		return testbed.ErrorOf(ps.Lease(ctx, p.permit.ID()))
-	}}
-	users["permits UpdateLease"] = user{setsPermits, func(ctx context.Context) error {
-		return testbed.ErrorOf(ps.UpdateLease(ctx, p.permit.ID(), time.Hour))
-	}}
-	users["Permit renewals"] = onPermit(func(p *redisson.Permit, ctx context.Context) error {
-		time.Sleep(11 * time.Second)
-		return p.Release(ctx)
-	})
-	return users
 }
 
 // keys returns the keys that the clients have named in commands.
@@ -274,7 +178,7 @@ var says = []error{rlock.ErrWrongType, rlock.ErrLost, rlock.ErrFenced, rlock.Err
 func TestForeignDataAreRefusedAndLeftAlone(t *testing.T) {
 	redistest.Slow(t)
 	testbed.ManyCommands(t)
-	users := map[string]func(p *party) map[string]user{"once": (*party).onceUsers, "redisson": (*party).redissonUsers}
+	users := map[string]func(p *party) map[string]user{"once": (*party).onceUsers}
 	for kind, of := range testbed.LocksOf() {
 		users[kind] = func(p *party) map[string]user { return p.locks(of) }
 	}
@@ -290,9 +194,6 @@ func newParty(w *testbed.World) *party {
 	p := &party{World: w, here: w.NewClient(), there: w.NewClient()}
 	p.once = once.New(p.here.Client, once.Options{Keep: time.Minute})
 	w.T.Cleanup(p.once.Close)
-	p.guard = idempotent.New(p.here.Client, idempotent.Options{Who: func(*http.Request) string { return "who" }})
-	w.T.Cleanup(p.guard.Close)
-	p.redisson = redisson.New(p.here.Client)
 	return p
 }
 

@@ -306,18 +306,3 @@ func TestHeldLocksCostNoGoroutine(t *testing.T) {
 		assert.Less(t, runtime.NumGoroutine(), before+100)
 	})
 }
-
-func TestASlowNetworkLosesNoLock(t *testing.T) {
-	redistest.Slow(t)
-	testbed.ManyCommands(t)
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p, me := w.NewClient(), w.Caller()
-		p.Net.SetRoundTrip(1500 * time.Millisecond)
-		hold := testbed.Take(t, me, p.NewLock(testbed.Key))
-		for range 10 {
-			time.Sleep(time.Minute)
-			require.Greater(t, time.Until(hold.ValidUntil()), 10*time.Second)
-		}
-		require.NoError(t, hold.Release(me))
-	})
-}

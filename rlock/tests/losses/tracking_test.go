@@ -60,62 +60,34 @@ func TestALossIsToldWithoutARenewal(t *testing.T) {
 	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindSentinel, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
 		client := s.NewClient(unrenewed)
-		var holds []*rlock.Hold // in several slots of a Cluster
-		for i := range 8 {
-			hold := testbed.Take(t, s.Ctx, client.NewLock(fmt.Sprint(testbed.Key, i)))
-			holds = append(holds, hold)
+		kinds := []func(name string) *rlock.Lock{client.NewLock, client.NewFairLock, client.NewFencedLock, func(name string) *rlock.Lock { return client.NewReadWriteLock(name).Write() }}
+		name := func(i int) string { return fmt.Sprint("{", testbed.Key, "}", i) }
+		var holds []*rlock.Hold
+		for i := range 12 {
+			holds = append(holds, testbed.Take(t, s.Ctx, kinds[i%len(kinds)](name(i))))
 		}
+		holds = append(holds, testbed.Take(t, s.Ctx, client.NewLock("in another slot of a Cluster")))
 		awaitTracked(s, len(holds))
 		assert.EqualValues(t, len(holds), inspect.Of(client).Stats().Tracked)
-		s.Number("DEL", testbed.Key+"0")
-		testbed.RequireLoss(s.T, s.Ctx, holds[0])
-		require.NoError(t, s.Do("SET", testbed.Key+"1", "something else").Error())
-		testbed.RequireLoss(s.T, s.Ctx, holds[1])
-		for _, hold := range holds[2:] {
+		changes := [][]string{{"DEL"}, {"SET", "something else"}, {"UNLINK"}, {"RENAME", name(-1)}, {"UNLINK"}, {"UNLINK"}, {"UNLINK"}}
+		for i, change := range changes {
+			require.NoError(t, s.Do(change[0], name(i), change[1:]...).Error())
+			testbed.RequireLoss(s.T, s.Ctx, holds[i])
+		}
+		holds = holds[len(changes):]
+		for _, hold := range holds {
 			require.NoError(t, context.Cause(hold.Context()))
 		}
-		require.NoError(t, holds[2].Release(s.Ctx))
+		require.NoError(t, holds[0].Release(s.Ctx))
 		for _, node := range s.EachNode() {
-			_ = node.Do(s.Ctx, node.B().Flushall().Build()).Error() // a replica refuses
+			_ = node.Do(s.Ctx, node.B().Flushall().Async().Build()).Error() // a replica refuses
 		}
-		for _, hold := range holds[3:] {
+		for _, hold := range holds[1:] {
 			testbed.RequireLoss(s.T, s.Ctx, hold)
 		}
 		awaitTracking(s, client, 0)
 		assert.Zero(t, inspect.Of(client).Stats().TrackingRefused)
 	})
-}
-
-// A thousand keys are tracked. The loss of another is told by the next mirror, and all are told
-// if all are lost.
-func TestAClientTracksAThousandKeys(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := testbed.At(t, redistest.Standalone(t))
-	client := s.NewClient(unrenewed)
-	const most = 1000
-	holds := make([]*rlock.Hold, most)
-	for i := range holds {
-		var err error
-		holds[i], err = client.NewLock(fmt.Sprint("lock ", i)).Acquire(s.Ctx)
-		require.NoError(t, err)
-	}
-	awaitTracked(s, most)
-	last := client.NewLock("one more")
-	hold := testbed.Take(t, s.Ctx, last)
-	next := testbed.Take(t, s.Ctx, client.NewLock("yet another"))
-	elapse(s, client, 2*trackAfter)
-	s.Number("DEL", "one more")
-	s.Number("DEL", "lock 0")
-	testbed.RequireLoss(s.T, s.Ctx, holds[0])
-	require.NoError(t, context.Cause(hold.Context()), "no notice came before that")
-	nested := testbed.Take(t, hold.Context(), last)
-	testbed.RequireLoss(s.T, s.Ctx, nested)
-	require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
-	s.Admin("FLUSHALL")
-	testbed.RequireLoss(s.T, s.Ctx, next)
-	testbed.RequireLoss(s.T, s.Ctx, holds[most-1])
-	awaitTracking(s, client, 0)
 }
 
 // trackAfter is how long a hold lasts before its key is tracked.
@@ -126,54 +98,6 @@ const trackAfter = 50 * time.Millisecond
 func elapse(s *testbed.Site, client *rlock.Client, d time.Duration) {
 	s.T.Helper()
 	hold := testbed.Take(s.T, s.Ctx, client.NewLock(testbed.Key+":for a while"), rlock.WithLease(d))
-	testbed.RequireLoss(s.T, s.Ctx, hold)
-}
-
-func TestRedisReportsChangesOfTheKeyOfAHeldLock(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := testbed.At(t, redistest.Standalone(t))
-	for what, change := range map[string][]string{
-		"unlinked":    {"UNLINK", testbed.Key},
-		"overwritten": {"SET", testbed.Key, "something else"},
-		"renamed":     {"RENAME", testbed.Key, "another"},
-		"flushed":     {"FLUSHALL", "ASYNC"},
-	} {
-		for kind, newLock := range testbed.LocksOf("plain", "fair", "fenced", "write") {
-			if kind != "plain" && what != "unlinked" {
-				continue
-			}
-			t.Run(kind+"/"+what, func(t *testing.T) {
-				lock := newLock(s.NewClient(unrenewed))
-				hold := testbed.Take(t, s.Ctx, lock)
-				awaitTracked(s, 1)
-				require.NoError(t, s.Do(change[0], change[1], change[2:]...).Error())
-				testbed.RequireLoss(s.T, s.Ctx, hold)
-				require.NoError(t, s.Do("FLUSHALL", "SYNC").Error())
-				awaitTracked(s, 0)
-			})
-		}
-	}
-}
-
-// Each mirror changes the key, which ends its tracking.
-func TestAKeyIsTrackedAgainAfterEachMirror(t *testing.T) {
-	t.Parallel()
-	redistest.NeedMajor(t, 7) // before, a script's changes are told to its own client
-	s := testbed.At(t, redistest.Standalone(t))
-	lock := s.NewClient(unrenewed).NewLock(testbed.Key)
-	hold := testbed.Take(t, s.Ctx, lock)
-	awaitTracked(s, 1)
-	for range 2 {
-		require.NoError(t, s.Do("SCRIPT", "FLUSH").Error()) // the next script is sent twice
-		nested := testbed.Take(t, hold.Context(), lock)
-		awaitDepth(s, "2")
-		awaitTracked(s, 1)
-		require.NoError(t, nested.Release(s.Ctx))
-		awaitDepth(s, "1")
-		awaitTracked(s, 1)
-	}
-	require.NoError(t, s.Do("DEL", testbed.Key).Error())
 	testbed.RequireLoss(s.T, s.Ctx, hold)
 }
 

@@ -24,7 +24,8 @@ import (
 //	RedissonLockTest
 //	  testSubscriptionsPerConnection, testSinglePubSub: 5 names, 32 threads, one subscribing connection of one channel: no
 //	    error but timeouts. Better: no error at all, however many channels (pubsub.TestTenThousandChannelsShareAConnection)
-//	  testRemainTimeToLive: -2 when free. Here 0 (TestTTLIsTheLeaseWhileHeldAndZeroWhenFree)
+//	  testRemainTimeToLive: -2 when free. Here 0
+//	    (TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked)
 //	  testLockUninterruptibly: an interrupt does not end lock(lease). A choice: the context says whether a call may be
 //	    interrupted (TestACancelledLockReturnsTheContextsErrorAndHoldsNothing)
 //	  testForceUnlock: it is free afterwards. Better: the holder learns it
@@ -32,7 +33,7 @@ import (
 //	  testExpire, testExpireRead, testExpireWrite: the late unlock() throws. Better: it says ErrLost, and the holder's
 //	    context has ended before (stories/owners.txt)
 //	  testAutoExpire: a client that is shut down leaves its lock for up to 30 s. Better: Close releases it
-//	    (TestCloseEndsEveryWaitAtOnce)
+//	    (stories/close.txt)
 //	  testInCluster, testLockFailoverInCluster: better: through failovers and moved slots
 //	    (TestAHoldAndItsWaitersOutliveAFailoverAndAMoveOfTheirSlot)
 //	  testLockListener: listeners are told that the key was deleted, or expired. Does not apply: they are Redis' keyspace

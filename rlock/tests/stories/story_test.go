@@ -45,7 +45,7 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 //	                                stats, sent, close
 //	p net silent                    the network: see network
 //	redis del orders:42             what somebody else does to the data: see redis
-//	sleep 1m; cancel me; keys
+//	sleep 1m; cancel me; keys; channels
 //
 // A lock is plain unless it has a kind, with a number of permits, and a name: fair, permits*3,
 // read/a. Several with a + are a multi-lock. Options of calls are those of package rlock; in=h is
@@ -274,6 +274,12 @@ func (s *story) happens(event string) {
 		}
 	case "keys":
 		s.tell("keys:", "%s", s.keys())
+	case "channels":
+		var all []string
+		for _, world := range s.Worlds {
+			all = append(all, testbed.LockChannels(world.Miniredis)...)
+		}
+		s.tell("channels:", "%s", strings.Join(all, ", "))
 	case "hash":
 		var all []string
 		for _, field := range s.Fields(name) {
@@ -294,6 +300,8 @@ func (s *story) configure(name string, w words, c *rlock.Config) {
 			c.LongHold = duration(value)
 		case "longwait":
 			c.LongWait = duration(value)
+		case "writetimeout":
+			c.Redis.ConnWriteTimeout = duration(value)
 		case "prefix":
 			c.Prefix = value
 		case "handofflimit":
@@ -357,7 +365,7 @@ func (s *story) acts(client string, p *testbed.Peer, w words) {
 		tells(l.IsLocked(ctx))
 	case "ttl":
 		ttl, err := l.TTL(ctx)
-		tells(ttl.Round(100*time.Millisecond), err)
+		tells(cmp.Or(ttl.Round(100*time.Millisecond), ttl), err)
 	case "names":
 		tells(testbed.Names(ctx, p.Clients[0], strings.Join(w.plain, "")))
 	case "inspect":
