@@ -62,75 +62,6 @@ func TestAWaiterWhoseContextHasEndedIsNeverAHolder(t *testing.T) {
 	})
 }
 
-// Redis stands still for a while, and loses nothing: the answers are late, and those that a client
-// has given up do not come. Each waiter keeps its place.
-func TestAStallOfRedisKeepsTheOrderOfAFairLock(t *testing.T) {
-	t.Parallel()
-	pauses := []time.Duration{2500 * time.Millisecond, 3 * time.Second, 4 * time.Second}
-	if *testbed.Long {
-		pauses = append(pauses, 6*time.Second, 8*time.Second, 16*time.Second)
-	}
-	for i, pause := range pauses {
-		after := []time.Duration{0, 300 * time.Millisecond, 1900 * time.Millisecond}[i%3]
-		t.Run(pause.String()+" after "+after.String(), func(t *testing.T) {
-			t.Parallel()
-			keepsOrder(t, testbed.At(t, redistest.Standalone(t, "--maxclients", "1000")), pause, after)
-		})
-	}
-}
-
-// keepsOrder has waiters of several clients join one after the other, and Redis pause so long after
-// that.
-func keepsOrder(t *testing.T, s *testbed.Site, pause, after time.Duration) {
-	const clients, each = 3, 4
-	short := testbed.WithLease(2 * time.Second)
-	holder := s.NewClient(short).NewFairLock(testbed.Key)
-	me := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-	require.NoError(t, holder.Lock(me))
-	var locks [clients]*rlock.Lock
-	for i := range locks {
-		locks[i] = s.NewClient(short).NewFairLock(testbed.Key)
-	}
-	var order, want []int // protected by the lock
-	var waiters sync.WaitGroup
-	for who := range clients * each {
-		want = append(want, who)
-		waiters.Go(func() {
-			them := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-			if !assert.NoError(t, locks[who%clients].Lock(them)) {
-				return
-			}
-			order = append(order, who)
-			time.Sleep(20 * time.Millisecond)
-			_ = locks[who%clients].Unlock(them) // which may be confirmed late
-		})
-		require.Eventually(t, func() bool {
-			queued, err := s.Client(t).Do(s.Ctx, s.Client(t).B().Zcard().Key("rlock_queue:{"+testbed.Key+"}").Build()).AsInt64()
-			return err == nil && int(queued) == len(want)
-		}, testbed.Hang, time.Millisecond)
-	}
-	time.Sleep(after)
-	released := make(chan error, 1)
-	s.Pause()
-	go func() { released <- holder.Unlock(me) }()
-	time.Sleep(pause)
-	s.Resume()
-	redistest.Await(t, released)
-	waiters.Wait()
-	assert.Equal(t, want, order)
-}
-
-func TestAFairLockOutlivesAFailover(t *testing.T) {
-	t.Parallel()
-	testbed.Replicated(t, func(t *testing.T, s *testbed.Site) {
-		c := s.NewCrowd(3, 3, testbed.WithLease(3*time.Second))
-		c.GoesOn(100)
-		s.Failover(testbed.Key)
-		c.GoesOn(300)
-		c.End()
-	})
-}
-
 // Clients that are not ours: guests, which only poll and cannot be counted, and subscribers.
 // Package internal/redisson has the real ones.
 
@@ -260,39 +191,6 @@ func TestAWindowThatCannotBeReadIsNone(t *testing.T) {
 		require.NoError(t, held.Release(w.Ctx))
 		require.NoError(t, testbed.Soon(next))
 		require.True(t, refused)
-	})
-}
-
-// No message says that a lock which was passed on is free.
-func TestTheNextOneLooksWhenALockEndsThatWasPassedOn(t *testing.T) {
-	testbed.EachBubble(t, testbed.LocksOf("plain", "fair", "write", "semaphore"), func(t *testing.T, w *testbed.World, lock func(*rlock.Client) *rlock.Lock) {
-		hold := testbed.Take(t, w.Ctx, lock(w.NewClient().Client))
-		ctx, leave := context.WithCancel(w.Caller())
-		first := testbed.Waits(t, func() error { return lock(w.NewClient().Client).Lock(ctx) })
-		time.Sleep(time.Second)
-		next := testbed.Waits(t, func() error { return lock(w.NewClient().Client).Do(w.Caller(), testbed.Nothing) })
-		testbed.PassedOn(t, w.Ctx, hold, 1500*time.Millisecond)
-		testbed.Within(t, 1500*time.Millisecond, 1510*time.Millisecond, func() {
-			time.Sleep(100 * time.Millisecond)
-			leave()
-			require.ErrorIs(t, <-first, context.Canceled)
-			require.NoError(t, <-next)
-		})
-	})
-}
-
-// Of three permits that stay for a second each, twelve callers have the last ones after three.
-func TestPermitsWithALeastTimeKeepARate(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		clients := []*testbed.Client{w.NewClient(), w.NewClient()}
-		testbed.Within(t, 3*time.Second, 3100*time.Millisecond, func() {
-			var all []<-chan error
-			for i := range 12 {
-				limit := clients[i%2].NewSemaphore(testbed.Key, 3)
-				all = append(all, testbed.Start(func() error { return limit.Do(w.Caller(), testbed.Nothing, rlock.WithMinHold(time.Second)) }))
-			}
-			testbed.Succeed(t, all...)
-		})
 	})
 }
 

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,7 +53,8 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 // read/a. Several with a + are a multi-lock. Options of calls are those of package rlock; in=h is
 // the context of the hold h, with=h one with that hold, beyond=h its context without its end, as=me
 // that of an owner, within=1s one that ends, ended one that has; says tells the whole error, and untold that
-// nothing is told of the end of the context, whose moment is random.
+// nothing is told of the end of the context, whose moment is random. The function of progress=blocks
+// blocks until goon me, and then that of panics and of exits does so; told me says how often it was called.
 func TestStories(t *testing.T) {
 	golden.Cases(t, true, func(t *testing.T, c *golden.Case) {
 		first, untimed := strings.CutSuffix(c.First(), "untimed")
@@ -110,6 +113,8 @@ type call struct {
 	done   chan struct{}
 	hold   *rlock.Hold // of that name, and the text that has passed it on
 	pass   string
+	goesOn chan struct{} // closed when its function of progress goes on
+	told   atomic.Int32  // calls of that function
 }
 
 type callKey struct{}
@@ -243,6 +248,10 @@ func (s *story) happens(event string) {
 		time.Sleep(duration(name))
 	case "cancel":
 		s.calls[name].cancel()
+	case "goon":
+		close(s.calls[name].goesOn)
+	case "told":
+		s.tell(name, "was told %d times", s.calls[name].told.Load())
 	case "release":
 		calls(func(ctx context.Context) error { return h.Release(ctx) })
 	case "extend":
@@ -477,7 +486,7 @@ func (s *story) keys() string {
 // begins begins a call, and tells its outcome when it has one.
 func (s *story) begins(who, verb string, w words, do func(ctx context.Context) (string, error)) {
 	ctx, cancel := context.WithCancel(s.context(who, verb, w))
-	c := &call{who: who, cancel: cancel, done: make(chan struct{})}
+	c := &call{who: who, cancel: cancel, done: make(chan struct{}), goesOn: make(chan struct{})}
 	if last := s.calls[who]; last != nil {
 		c.hold, c.pass = last.hold, last.pass
 	}
@@ -485,14 +494,24 @@ func (s *story) begins(who, verb string, w words, do func(ctx context.Context) (
 	s.usual = line{s.elapsed(), who, verb + ": ok"}
 	go func() {
 		defer close(c.done)
-		text, err := do(context.WithValue(ctx, callKey{}, c))
-		if err != nil {
-			text = said(w, err)
-		}
-		s.tell(who, "%s: %s", verb, text)
-		if holder, ok := inspect.HolderOf(err); ok && w.has("says") {
-			s.tell(who, "knows {%s}", s.fields(holder, ""))
-		}
+		var text string
+		err := errEnded
+		defer func() {
+			if why := recover(); why != nil {
+				err = why.(error)
+				require.ErrorIs(s.T, err, errPanics)
+				require.Contains(s.T, err.Error(), ".panics(", "where it was called")
+				text, err = "panics", nil
+			}
+			if err != nil {
+				text = said(w, err)
+			}
+			s.tell(who, "%s: %s", verb, text)
+			if holder, ok := inspect.HolderOf(err); ok && w.has("says") {
+				s.tell(who, "knows {%s}", s.fields(holder, ""))
+			}
+		}()
+		text, err = do(context.WithValue(ctx, callKey{}, c))
 	}()
 	synctest.Wait()
 	select {
@@ -631,13 +650,29 @@ func (s *story) options(who string, w words) (options []rlock.AcquireOption) {
 		options = append(options, rlock.WithMaxWaiters(w.number("waiters")))
 	}
 	if w.has("progress") {
-		last := ""
-		options = append(options, rlock.WithProgress(func(place, waiting int) {
-			if now := fmt.Sprintf("is told %d of %d", place, waiting); now != last {
-				last = now
-				s.tell(who, "%s", now)
-			}
-		}))
+		options = append(options, rlock.WithProgress(s.progress(s.calls[who], w.named["progress"])))
 	}
 	return options
+}
+
+var (
+	errEnded  = errors.New("its goroutine has ended")
+	errPanics = errors.New("panics")
+)
+
+func panics() { panic(errPanics) }
+
+// progress returns a function that tells the place of a call if that has changed. After the first
+// time it blocks until the event goon if there is one of these ways how it ends.
+func (s *story) progress(c *call, how string) func(place, waiting int) {
+	last, end := "", map[string]func(){"blocks": func() {}, "panics": panics, "exits": runtime.Goexit}[how]
+	return func(place, waiting int) {
+		if c.told.Add(1); end != nil {
+			<-c.goesOn
+			end()
+		} else if now := fmt.Sprintf("is told %d of %d", place, waiting); now != last {
+			last = now
+			s.tell(c.who, "%s", now)
+		}
+	}
 }
