@@ -15,7 +15,7 @@ import (
 var (
 	deep  = flag.Bool("deep", false, "explore the setups that take long, each up to -limit")
 	limit = flag.Duration("limit", 10*time.Minute, "how long to explore a setup of -deep")
-	most  = flag.Int("states", 100_000, "how many states of a setup to explore; 0: all")
+	most  = flag.Int("states", 50_000, "how many states of a setup to explore; 0: all")
 	only  = flag.String("only", "", "only the setups, rules and cells whose name contains this; prints traces")
 )
 

@@ -187,6 +187,10 @@ func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
 			return []string{"ZADD", k.Key, "99999999999999", owner}
 		}},
 	}
+	rounds := uint64(100)
+	if testing.Short() {
+		rounds = 20
+	}
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
 		redis := openAt(t, s)
 		do := func(args ...string) string {
@@ -195,7 +199,7 @@ func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
 		}
 		for name, kind := range kinds {
 			t.Run(name, func(t *testing.T) {
-				for seed := range uint64(100) {
+				for seed := range rounds {
 					random := rand.New(rand.NewPCG(seed, 0))
 					var sets [2][]wire.Keys
 					for i := range 1 + random.IntN(5) {

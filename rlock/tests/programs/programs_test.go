@@ -39,11 +39,11 @@ func gate() int {
 	case *count > 0:
 		return *count
 	case testbed.Fewer():
-		return 30
+		return 20
 	case testing.Short():
-		return 60
+		return 40
 	}
-	return 300
+	return 200
 }
 
 // In virtual time, on the embedded server, with faults of the network, of the server and of its
@@ -71,7 +71,7 @@ func TestProgramsOverTheWholeFace(t *testing.T) {
 			t.Log(face.Counts()[name], name)
 		}
 	}
-	if *first == 0 && gate() >= 300 && !t.Failed() {
+	if *first == 0 && gate() >= 200 && !t.Failed() {
 		covers(t, face.Counts())
 	}
 }
