@@ -8,20 +8,6 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 )
 
-func ExampleClient_NewLock() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-
-	// Two Locks of one name are the same lock: there is nothing to keep or to share.
-	_ = client.NewLock("lock:orders:42").Lock(ctx)
-	fmt.Println(client.NewLock("lock:orders:42").HoldCount(ctx))
-	fmt.Println(client.NewLock("lock:orders:42").Unlock(ctx))
-	// Output:
-	// 1
-	// <nil>
-}
-
 func ExampleClient_NewFencedLock() {
 	client, end := connect()
 	defer end()
@@ -74,23 +60,6 @@ func ExampleClient_NewReadWriteLock() {
 	// false true
 	// false true
 	// true
-}
-
-func ExampleClient_NewFairLock() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-
-	// All processes get the lock in the order in which they asked for it.
-	lock := client.NewFairLock("tickets:42")
-	err := lock.Do(ctx, func(context.Context) error {
-		fmt.Println("mine")
-		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// mine
-	// <nil>
 }
 
 func ExampleClient_NewSemaphore() {

@@ -1,8 +1,8 @@
 package rlock_test
 
 // The examples are in the order of a user's day: connect, run a function alone, hold a lock for
-// longer, bound it, write under it, pass it on, free it by force, look at its events, close. Those
-// of a mutex and of the kinds follow in files of their own.
+// longer, bound it, write under it, pass it on, look at its events, close. Those of a mutex and of the
+// kinds follow.
 
 import (
 	"context"
@@ -83,38 +83,23 @@ func ExampleLock_Acquire() {
 	ctx := context.Background()
 	lock := client.NewLock("lock:orders:42")
 
-	hold, err := lock.Acquire(ctx, rlock.WithLease(time.Minute))
+	hold, err := lock.Acquire(ctx, rlock.WithWait(0), rlock.WithLease(time.Minute))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	// A hold belongs to its handle: the same goroutine has to wait, too.
+	_, err = lock.Acquire(ctx, rlock.WithWait(0))
+	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
 	// Any goroutine that has the handle may release it.
 	released := make(chan error)
 	go func() { released <- hold.Release(ctx) }()
 	fmt.Println(<-released)
 	fmt.Println(hold.Valid())
 	// Output:
-	// <nil>
-	// false
-}
-
-func ExampleLock_Acquire_attempt() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-	lock := client.NewLock("lock:orders:42")
-
-	hold, err := lock.Acquire(ctx, rlock.WithWait(0))
-	fmt.Println(hold.Valid(), err)
-
-	// A hold belongs to its handle: the same goroutine has to wait, too.
-	_, err = lock.Acquire(ctx, rlock.WithWait(0))
-	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
-	fmt.Println(hold.Release(ctx))
-	// Output:
-	// true <nil>
 	// true
 	// <nil>
+	// false
 }
 
 // A lock can be lost: to an operator, a failover, or an outage longer than the lease. The hold ends
@@ -164,26 +149,6 @@ func ExampleHold_Extend() {
 	// <nil>
 	// <nil>
 	// <nil>
-	// <nil>
-}
-
-// A call that would have to wait behind others is refused at once.
-func ExampleWithMaxWaiters() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-	lock := client.NewLock("lock:orders:42")
-
-	hold, err := lock.Acquire(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	_, err = lock.Acquire(ctx, rlock.WithMaxWaiters(0)) // none may wait
-	fmt.Println(errors.Is(err, rlock.ErrTooManyWaiters))
-	fmt.Println(hold.Release(ctx))
-	// Output:
-	// true
 	// <nil>
 }
 
@@ -270,22 +235,6 @@ func ExampleHold_Pass() {
 	// <nil>
 }
 
-func ExampleLock_ForceUnlock() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-	lock := client.NewLock("lock:orders:42")
-
-	_ = lock.Lock(ctx)
-	fmt.Println(lock.ForceUnlock(ctx)) // by an operator, say
-	fmt.Println(lock.IsHeld(ctx))
-	fmt.Println(errors.Is(lock.Unlock(ctx), rlock.ErrLost))
-	// Output:
-	// true <nil>
-	// false
-	// true
-}
-
 func ExampleObserver() {
 	redis, stop := embedded() // or rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}
 	defer stop()
@@ -344,4 +293,44 @@ func ExampleClient_Close() {
 	// <nil>
 	// true
 	// true
+}
+
+func ExampleLock_Lock() {
+	client, end := connect()
+	defer end()
+	ctx := context.Background()
+	lock := client.NewLock("lock:orders:42")
+
+	stock := 0
+	var workers sync.WaitGroup
+	for range 10 {
+		workers.Go(func() {
+			if err := lock.Lock(ctx); err != nil {
+				fmt.Println(err)
+				return
+			}
+			stock++
+			if err := lock.Unlock(ctx); err != nil { // ErrLost: another holder may have run at the same time
+				fmt.Println(err)
+			}
+		})
+	}
+	workers.Wait()
+	fmt.Println(stock)
+	// Output: 10
+}
+
+func ExampleLock_TryLockFor() {
+	client, end := connect()
+	defer end()
+	lock := client.NewLock("lock:orders:42")
+	alice := rlock.WithOwner(context.Background(), rlock.NewOwner())
+	bob := rlock.WithOwner(context.Background(), rlock.NewOwner())
+
+	// Wait for at most a second, and then hold it for a minute at most.
+	fmt.Println(lock.TryLockFor(alice, time.Second, time.Minute))
+	fmt.Println(lock.TryLockFor(bob, 10*time.Millisecond, 0))
+	// Output:
+	// true <nil>
+	// false <nil>
 }
