@@ -80,21 +80,6 @@ func TestAHookThatPanicsBreaksNothingAndIsLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestASlowHookOfALossDelaysNoOtherLock(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		closed := false
-		p := w.NewClient(testbed.WithLease(3*time.Second), withObserver(&rlock.Observer{
-			Lost:   func(context.Context, rlock.LostInfo) { time.Sleep(20 * time.Minute) },
-			Closed: func(*rlock.Client) { closed = true },
-		}))
-		losesOnlyWhatIsGone(w, p)
-		testbed.Within(t, time.Second, 2*time.Second, func() { require.NoError(t, p.Close()) })
-		synctest.Wait()
-		assert.True(t, closed)
-		time.Sleep(40 * time.Minute)
-	})
-}
-
 func TestAnObserverIsToldHowManyCallsItMissed(t *testing.T) {
 	testbed.ManyCommands(t)
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {

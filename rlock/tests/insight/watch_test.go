@@ -65,6 +65,9 @@ func TestAWatchFindsAllLocksAgainAndAgain(t *testing.T) {
 			testbed.Take(t, s.Ctx, client.NewLock(taken[2*n]))
 			testbed.Permits(t, s.Ctx, client.NewSemaphore(taken[2*n+1], 3), 1)
 		}
+		all, err := testbed.Names(s.Ctx, client, "")
+		require.NoError(t, err)
+		assert.ElementsMatch(t, taken, all, "replicas repeat the names of their primary")
 		watch := inspect.Of(client).Watch()
 		for range 2 {
 			found := make(map[string]bool)
