@@ -270,24 +270,6 @@ func (s *Subject) LeavesNothing() {
 
 func IsCounter(key string) bool { return strings.HasPrefix(key, "redisson_lock_token:") }
 
-// EveryMethod calls all methods that can fail.
-func EveryMethod(ctx context.Context, lock Locker) map[string]error {
-	result := map[string]error{
-		"Lock":    lock.Lock(ctx),
-		"LockFor": lock.LockFor(ctx, time.Minute),
-		"Unlock":  lock.Unlock(ctx),
-		"Do":      lock.Do(ctx, func(context.Context) error { panic("called") }),
-	}
-	_, result["TryLock"] = lock.TryLock(ctx)
-	_, result["TryLockFor"] = lock.TryLockFor(ctx, time.Second, time.Minute)
-	_, result["Acquire"] = lock.Acquire(ctx)
-	_, result["an attempt"] = lock.Acquire(ctx, rlock.WithWait(0))
-	_, result["IsLocked"] = lock.IsLocked(ctx)
-	_, result["TTL"] = lock.TTL(ctx)
-	_, result["ForceUnlock"] = lock.ForceUnlock(ctx)
-	return result
-}
-
 // TokenKey is the key of the fencing tokens of the lock named key.
 const TokenKey = "redisson_lock_token:{orders:42}"
 

@@ -4,11 +4,11 @@ package groups_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
@@ -21,32 +21,40 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 
 // The tests over all kinds cover MultiLock as one of the kinds. These are the differences.
 
-func TestAMultiLockOfNothingIsErrInvalidConfig(t *testing.T) {
+func TestALockOfNothingIsErrInvalidConfig(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
+		p, other := w.NewClient(), rlocktest.New(t)
 		var none *rlock.Lock
-		for what, bad := range map[string]struct {
-			lock *rlock.Lock
-			err  error
-		}{
-			"none":          {rlock.NewMultiLock(), rlock.ErrInvalidConfig},
-			"nil":           {rlock.NewMultiLock(p.NewLock("a"), nil), rlock.ErrInvalidConfig},
-			"a nil lock":    {rlock.NewMultiLock(none), rlock.ErrInvalidConfig},
-			"one of none":   {rlock.NewMultiLock(rlock.NewMultiLock()), rlock.ErrInvalidConfig},
-			"a red of none": {rlock.NewMultiLock(rlock.NewRedLock(nil, "a")), rlock.ErrInvalidConfig},
-			"a zero lock":   {rlock.NewMultiLock(&rlock.Lock{}), rlock.ErrInvalidConfig},
-			"zero":          {&rlock.Lock{}, rlock.ErrInvalidConfig},
-			"two kinds":     {rlock.NewMultiLock(p.NewLock("a"), p.NewLock("b"), p.NewFencedLock("a")), rlock.ErrInvalidConfig},
-			"a bad name":    {rlock.NewMultiLock(p.NewLock("a"), p.NewLock("")), rlock.ErrInvalidName},
+		multi := rlock.NewMultiLock
+		red := func(name string, clients ...*rlock.Client) *rlock.Lock { return rlock.NewRedLock(clients, name) }
+		for what, bad := range map[string]*rlock.Lock{
+			"none": multi(), "nil": multi(p.NewLock("a"), nil), "a nil lock": multi(none), "one of none": multi(multi()),
+			"a red of none": multi(red("a")), "a zero lock": multi(&rlock.Lock{}), "zero": {},
+			"two kinds":  multi(p.NewLock("a"), p.NewLock("b"), p.NewFencedLock("a")),
+			"a bad name": multi(p.NewLock("a"), p.NewLock("")), "no name": red("", p.Client, other),
+			"no clients": red("a"), "no majority": red("a", p.Client, nil), "nil clients": red("a", nil, nil, nil),
+			"one twice, and nil": red("a", nil, p.Client, p.Client), "one twice": red("a", p.Client, other, p.Client),
 		} {
-			for method, err := range testbed.EveryMethod(w.Ctx, bad.lock) {
-				assert.ErrorIs(t, err, bad.err, "%s: %s", what, method)
+			wants := rlock.ErrInvalidConfig
+			if strings.HasSuffix(what, "name") {
+				wants = rlock.ErrInvalidName
 			}
-			assert.False(t, bad.lock.IsHeld(w.Ctx))
-			assert.Zero(t, bad.lock.HoldCount(w.Ctx))
-			_ = bad.lock.Name()
+			for _, err := range []error{
+				bad.Lock(w.Ctx), bad.LockFor(w.Ctx, time.Minute), bad.Unlock(w.Ctx), bad.Do(w.Ctx, func(context.Context) error { panic("called") }),
+				testbed.ErrorOf(bad.TryLock(w.Ctx)), testbed.ErrorOf(bad.Acquire(w.Ctx)), testbed.ErrorOf(bad.IsLocked(w.Ctx)),
+				testbed.ErrorOf(bad.TTL(w.Ctx)), testbed.ErrorOf(bad.ForceUnlock(w.Ctx)),
+			} {
+				assert.ErrorIs(t, err, wants, what)
+			}
+			assert.Zero(t, bad.HoldCount(w.Ctx))
+			_ = bad.Name()
 		}
 		assert.Empty(t, p.Net.Sent("EVALSHA"), "no command")
+
+		single := red(testbed.Key, p.Client)
+		require.NoError(t, single.Lock(w.Ctx))
+		assert.False(t, testbed.Tries(t, w.Caller(), single))
+		require.NoError(t, single.Unlock(w.Ctx), "over one server a RedLock is a Lock")
 	})
 }
 
@@ -85,30 +93,6 @@ func TestTheOrderOfAMultiLockTellsTheDatabasesOfAServerApart(t *testing.T) {
 	})
 }
 
-// The acquires of nine parts, each of another client than the one before, take longer than the
-// lease.
-func TestAMultiLockWhoseLeaseIsShorterThanItsAcquireIsHeldForAllOfIt(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		clients, me := []*testbed.Client{w.NewClient(), w.NewClient()}, w.Caller()
-		var locks []*rlock.Lock
-		for i := range 9 {
-			locks = append(locks, clients[i%2].NewLock(fmt.Sprint("part", i)))
-		}
-		lock := rlock.NewMultiLock(locks...)
-		require.NoError(t, lock.Do(me, testbed.Nothing)) // the scripts are known
-		for _, p := range clients {
-			p.Net.SetRoundTrip(100 * time.Millisecond)
-		}
-		hold := testbed.Take(t, me, lock, rlock.WithLease(500*time.Millisecond), rlock.WithWait(3*time.Second))
-		begin := time.Now()
-		time.Sleep(100 * time.Millisecond)
-		assert.InDelta(t, 400*time.Millisecond, time.Until(hold.ValidUntil()), float64(20*time.Millisecond))
-		<-hold.Context().Done()
-		assert.InDelta(t, 500*time.Millisecond, time.Since(begin), float64(20*time.Millisecond))
-		require.ErrorIs(t, hold.Release(me), rlock.ErrLost)
-	})
-}
-
 // A hundred free names take as many round trips as one, and a command for thirty-two of them.
 func TestFreeNamesAreAcquiredInOneRoundTrip(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -140,12 +124,6 @@ type fiveWorlds struct {
 	*testbed.VirtualKind
 }
 
-func quorum(t *testing.T, run func(t *testing.T, w *fiveWorlds)) {
-	t.Helper()
-	quorumOf(5, t, run)
-}
-
-// quorumOf is quorum with another number of servers.
 func quorumOf(servers int, t *testing.T, run func(t *testing.T, w *fiveWorlds)) {
 	t.Helper()
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
@@ -187,36 +165,8 @@ func (w *fiveWorlds) occupy(servers ...int) {
 	}
 }
 
-func TestARedLockOfNothingIsErrInvalidConfig(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		one, other := w.NewClient(), rlocktest.New(t)
-		for what, bad := range map[string]struct {
-			lock *rlock.Lock
-			err  error
-		}{
-			"no clients":         {rlock.NewRedLock(nil, testbed.Key), rlock.ErrInvalidConfig},
-			"no majority":        {rlock.NewRedLock([]*rlock.Client{one.Client, nil}, testbed.Key), rlock.ErrInvalidConfig},
-			"nil clients":        {rlock.NewRedLock([]*rlock.Client{nil, nil, nil}, testbed.Key), rlock.ErrInvalidConfig},
-			"one twice, and nil": {rlock.NewRedLock([]*rlock.Client{nil, one.Client, one.Client}, testbed.Key), rlock.ErrInvalidConfig},
-			"one twice":          {rlock.NewRedLock([]*rlock.Client{one.Client, other, one.Client}, testbed.Key), rlock.ErrInvalidConfig},
-			"no name":            {rlock.NewRedLock([]*rlock.Client{one.Client, other}, ""), rlock.ErrInvalidName},
-		} {
-			for method, err := range testbed.EveryMethod(w.Ctx, bad.lock) {
-				assert.ErrorIs(t, err, bad.err, "%s: %s", what, method)
-			}
-			assert.False(t, bad.lock.IsHeld(w.Ctx))
-		}
-		assert.Empty(t, one.Net.Sent("EVALSHA"), "no command")
-
-		single := rlock.NewRedLock([]*rlock.Client{one.Client}, testbed.Key)
-		require.NoError(t, single.Lock(w.Ctx))
-		assert.False(t, testbed.Tries(t, w.Caller(), single))
-		require.NoError(t, single.Unlock(w.Ctx), "over one server a RedLock is a Lock")
-	})
-}
-
 func TestAServerWithoutAClientIsOneThatGrantsNothing(t *testing.T) {
-	quorum(t, func(t *testing.T, w *fiveWorlds) {
+	quorumOf(5, t, func(t *testing.T, w *fiveWorlds) {
 		all, me := w.NewProcess().Clients, w.Caller()
 		some := rlock.NewRedLock([]*rlock.Client{nil, all[1], nil, all[3], all[4]}, testbed.Key)
 		whole := rlock.NewRedLock(w.NewProcess().Clients, testbed.Key)
@@ -235,30 +185,8 @@ func TestAServerWithoutAClientIsOneThatGrantsNothing(t *testing.T) {
 	})
 }
 
-func TestARedLockWithoutAnswersFromAMajorityIsNotReportedAsHeld(t *testing.T) {
-	quorum(t, func(t *testing.T, w *fiveWorlds) {
-		m, me := w.member(), w.Caller()
-		for _, client := range m.TestClients[2:] {
-			client.Net.SetRoundTrip(400 * time.Millisecond)
-		}
-		testbed.Within(t, 0, 400*time.Millisecond, func() {
-			taken, err := m.TryLockFor(me, 10*time.Millisecond, 0)
-			assert.False(t, taken)
-			require.Error(t, err, "false would mean that another owner holds the lock")
-			assert.NotErrorIs(t, err, rlock.ErrNotAcquired)
-			assert.ErrorContains(t, err, "has not answered")
-		})
-		time.Sleep(time.Second)
-		assert.True(t, testbed.TriesFor(t, me, m, time.Second))
-		taken, err := m.TryLockFor(w.Caller(), 10*time.Millisecond, 0)
-		require.NoError(t, err, "another owner holds the lock")
-		assert.False(t, taken)
-		require.NoError(t, m.Unlock(me))
-	})
-}
-
 func TestARedLockReturnsAPermanentErrorAtOnce(t *testing.T) {
-	quorum(t, func(t *testing.T, w *fiveWorlds) {
+	quorumOf(5, t, func(t *testing.T, w *fiveWorlds) {
 		m, me := w.member(), w.Caller()
 		for _, world := range w.Worlds[2:] {
 			world.HSet(testbed.Key, "status", "new")
@@ -280,7 +208,7 @@ func TestARedLockReturnsAPermanentErrorAtOnce(t *testing.T) {
 }
 
 func TestTheErrorAndTheLogOfARedLockSayWhatTheServersSaidLast(t *testing.T) {
-	quorum(t, func(t *testing.T, w *fiveWorlds) {
+	quorumOf(5, t, func(t *testing.T, w *fiveWorlds) {
 		m := w.member()
 		for _, world := range w.Worlds[2:] {
 			world.AnswerScripts(testbed.Passing[1])
@@ -295,32 +223,6 @@ func TestTheErrorAndTheLogOfARedLockSayWhatTheServersSaidLast(t *testing.T) {
 		assert.Equal(t, 1, m.TestClients[0].Logged(testbed.Unserved))
 		assert.Equal(t, 1, m.TestClients[0].Logged("READONLY"))
 	})
-}
-
-func TestADeadServerDelaysNoWait(t *testing.T) {
-	for what, die := range map[string]func(*member){
-		"refused": func(m *member) { m.TestClients[0].Net.Refuse() },
-		"silent":  func(m *member) { m.TestClients[0].Net.Rule(network.Silence) },
-	} {
-		t.Run(what, func(t *testing.T) {
-			quorum(t, func(t *testing.T, w *fiveWorlds) {
-				holder, waiter := w.member(), w.member()
-				me, them := w.Caller(), w.Caller()
-				for range 2 {
-					require.NoError(t, holder.Lock(me))
-					w.Settle()
-					result := testbed.Waits(t, func() error { return waiter.Lock(them) })
-					die(waiter)
-					time.Sleep(1100 * time.Millisecond)
-					require.NoError(t, holder.Unlock(me))
-					testbed.Within(t, 0, 2200*time.Millisecond, func() { require.NoError(t, <-result) })
-					w.Settle()
-					require.NoError(t, waiter.Unlock(them))
-				}
-				waiter.Heal()
-			})
-		})
-	}
 }
 
 func TestARedLockRefusesAServerThatIsThereTwice(t *testing.T) {
