@@ -257,26 +257,6 @@ func TestTheLevelsOfManyOwnersAreToldApart(t *testing.T) {
 	assert.True(t, slices.IsSortedFunc(uses, func(a, b Use) int { return a.Since.Compare(b.Since) }))
 }
 
-// A look costs as much as there are levels, whether they are of many locks or of one.
-func BenchmarkUses(b *testing.B) {
-	many := &fake{}
-	for i := range 100_000 {
-		many.views = append(many.views, plain(fmt.Sprint("lock", i), uint64(i), i*7919%100_000))
-	}
-	one := &fake{views: []contract.View{{Name: "rw", ReadKind: contract.KindRead, ValidUntil: far}}}
-	for i := range 100_000 {
-		one.views[0].Levels = append(one.views[0].Levels, contract.Level{Owner: owner(uint64(i)), Reads: true, First: true, Since: at(i)})
-	}
-	for name, f := range map[string]*fake{"locks": many, "readers": one} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				Uses(f, true)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100_000, "ns/level")
-		})
-	}
-}
-
 // lastingLock returns a lock that is held since now, with a call that waits since now.
 func lastingLock(name string, site *contract.Site) contract.View {
 	v := plain(name, 1, 0, 2)

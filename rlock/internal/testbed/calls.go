@@ -158,8 +158,7 @@ func Names(ctx context.Context, c *rlock.Client, pattern string) (names []string
 // ErrorOf returns the error of a call that returns a value as well.
 func ErrorOf[V any](_ V, err error) error { return err }
 
-// Mirrors and Acquires return the commands that reached the server so far.
-func (p *Client) Mirrors() []network.Frame  { return scriptsOf(p.Net, "mirrored") }
+// Acquires returns the commands that reached the server so far.
 func (p *Client) Acquires() []network.Frame { return scriptsOf(p.Net, "acquired") }
 
 func scriptsOf(n *network.Network, kind string) []network.Frame {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/internal/wire"
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -74,21 +73,6 @@ func Rounds(n int) int {
 }
 
 const Queue = "rlock_queue:{orders:42}"
-
-// Queued returns the tickets in the queue in Redis, the first one first, without the mark of
-// a granted ticket.
-func (w *World) Queued() (tickets []string) {
-	members, err := w.ZMembers(Queue)
-	if err != nil {
-		return nil
-	}
-	for _, member := range members {
-		if m, ok := wire.ParseMember(member); ok {
-			tickets = append(tickets, string(m.Ticket))
-		}
-	}
-	return tickets
-}
 
 // Die ends the client's connections and refuses others.
 func (p *Client) Die() {

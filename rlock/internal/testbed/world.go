@@ -544,15 +544,3 @@ var Passing = []string{
 // Unserved is logged of calls that wait while Redis refuses them, maybe for good: it is a
 // replica, or full.
 const Unserved = "rlock: Redis does not serve the calls for a lock, which go on trying"
-
-// Listens takes the client's first lock, and waits until the client is subscribed to its own
-// channel.
-func (p *Client) Listens(w *World) {
-	w.T.Helper()
-	channel := "rlock_grants:client:" + p.ID()
-	h, err := p.NewLock("first of " + p.ID()).Acquire(w.Ctx)
-	require.NoError(w.T, err)
-	w.Eventually(func() bool { return w.PubSubNumSub(channel)[channel] == 1 }, "the client is subscribed to its own channel")
-	synctest.Wait()
-	require.NoError(w.T, h.Release(w.Ctx))
-}
