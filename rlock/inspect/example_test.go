@@ -47,38 +47,6 @@ func ExampleInspector_Lock() {
 	// lock "lock:orders:42": held 1 deep, by this client: true, 0 wait
 }
 
-func ExampleInspector_Locks() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-	for _, lock := range []*rlock.Lock{client.NewLock("lock:orders:42"), client.NewLock("users:7")} {
-		if _, err := lock.Acquire(ctx); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	for name, err := range inspect.Of(client).Locks(ctx, "lock:orders:*") {
-		fmt.Println(name, err)
-	}
-	// Output:
-	// lock:orders:42 <nil>
-}
-
-func ExampleInspector_Stats() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-
-	lock := client.NewLock("lock:orders:42")
-	_ = lock.Lock(ctx)
-	_ = lock.Lock(ctx)
-	_, _ = lock.TryLock(rlock.WithOwner(ctx, rlock.NewOwner()))
-
-	stats := inspect.Of(client).Stats()
-	fmt.Println(stats.Held, stats.AcquiredByRedis, stats.AcquiredByNesting, stats.Denied)
-	// Output: 1 1 1 1
-}
-
 func ExampleInspector_Held() {
 	client, end := connect()
 	defer end()

@@ -3,9 +3,7 @@ package calls_test
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,40 +237,6 @@ func TestALockOverSeveralRefusesGuardedWrites(t *testing.T) {
 	}
 }
 
-// After hand-offs, nested and beside readers, Redis shows another owner than the hold's: the write
-// is executed all the same.
-func TestAGuardedWriteOfALaterHoldOfATenureIsExecuted(t *testing.T) {
-	redistest.Slow(t)
-	testbed.EachBubble(t, testbed.LocksOf(), func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
-		p := w.NewClient()
-		p.Net.SetRoundTrip(20 * time.Millisecond)
-		l := of(p.Client)
-		stock := l.Key("stock")
-		var all sync.WaitGroup
-		rounds := testbed.Rounds(18)
-		for range 16 {
-			all.Go(func() {
-				for range rounds {
-					hold, err := l.Acquire(w.Ctx)
-					if !assert.NoError(t, err) {
-						return
-					}
-					inner, err := l.Acquire(hold.Context())
-					assert.NoError(t, err)
-					_, err = inner.Write(w.Ctx, []string{stock}, []string{"INCRBY", stock, "1"})
-					assert.NoError(t, err)
-					assert.NoError(t, inner.Release(w.Ctx))
-					_, err = hold.Write(w.Ctx, []string{stock}, []string{"INCRBY", stock, "1"})
-					assert.NoError(t, err)
-					assert.NoError(t, hold.Release(w.Ctx))
-				}
-			})
-		}
-		all.Wait()
-		w.CheckGet(t, stock, strconv.Itoa(16*rounds*2))
-	})
-}
-
 // One step writes and releases: the waiter that it grants the lock finds the data.
 func TestAReleaseWithAScriptIsOneStep(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
@@ -331,51 +295,6 @@ func unwrapped(err error) error {
 		}
 		err = inner.Unwrap()
 	}
-}
-
-// answering are the kinds of locks that have answers.
-var answering = testbed.LocksOf("plain", "fenced", "fair")
-
-// A condition that is met is the answer, at a free lock and at a held one; nothing is taken. One
-// that is not met costs no command.
-func TestAConditionBeforeTheLock(t *testing.T) {
-	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
-		for name, lock := range answering {
-			t.Run(name, func(t *testing.T) {
-				s := testbed.At(t, server)
-				l, other := lock(s.NewClient()), lock(s.NewClient())
-				key := l.Key("stored")
-				a := contract.Answer{Unless: "return redis.call('get', KEYS[1]) or ARGV[1] == 'no' and 1", Keys: []string{key}, Args: []string{"no"}}
-				hold := testbed.Take(t, s.Ctx, l, withAnswer(&a))
-				assert.True(t, a.Checked)
-				if name == "fenced" {
-					token, err := hold.Token()
-					require.NoError(t, err)
-					assert.Positive(t, token)
-				}
-				require.NoError(t, s.Do("SET", key, "the value").Error())
-				for _, wait := range []time.Duration{0, time.Minute} {
-					a.Text, a.Checked = "", false
-					_, err := other.Acquire(s.Ctx, withAnswer(&a), rlock.WithWait(wait)) // it is held
-					require.ErrorIs(t, err, contract.ErrAnswered)
-					assert.Equal(t, "the value", a.Text)
-					assert.True(t, a.Checked)
-					assert.False(t, a.Waited)
-				}
-				require.NoError(t, hold.Release(s.Ctx))
-				require.ErrorIs(t, testbed.ErrorOf(other.Acquire(s.Ctx, withAnswer(&a))), contract.ErrAnswered) // it is free
-				assert.Zero(t, s.Number("EXISTS", testbed.Key), "it stays free")
-				a.Unless = "error('no such thing')"
-				_, err := l.Acquire(s.Ctx, withAnswer(&a))
-				require.ErrorContains(t, err, "no such thing")
-				require.NotErrorIs(t, err, contract.ErrAnswered)
-				assert.Zero(t, s.Number("EXISTS", testbed.Key))
-				a.Keys = []string{testbed.Key}
-				require.ErrorIs(t, testbed.ErrorOf(l.Acquire(s.Ctx, withAnswer(&a))), rlock.ErrInvalidName)
-				require.NoError(t, s.Do("DEL", key).Error())
-			})
-		}
-	})
 }
 
 func TestKindsWithoutAnswers(t *testing.T) {

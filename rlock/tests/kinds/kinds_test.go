@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,47 +30,6 @@ func TestATokenIsCountedForEachGrantInRedissonsKey(t *testing.T) {
 		}
 		assert.EqualValues(t, 10, s.Number("GET", testbed.TokenKey))
 		assert.EqualValues(t, -1, s.Number("PTTL", testbed.TokenKey), "the counter must outlive the data that the tokens protect")
-	})
-}
-
-// broken are keys that cannot be counters, with the error of the lock.
-var broken = map[string]struct {
-	command []string
-	err     error
-	says    string
-}{
-	"a list":                     {[]string{"RPUSH", "x"}, rlock.ErrWrongType, testbed.TokenKey},
-	"a word":                     {[]string{"SET", "x"}, rlock.ErrWrongType, testbed.TokenKey},
-	"a negative number":          {[]string{"SET", "-5"}, rlock.ErrWrongType, testbed.TokenKey},
-	"a counter that is worn out": {[]string{"SET", strconv.FormatInt(math.MaxInt64, 10)}, nil, "overflow (token counter " + testbed.TokenKey},
-}
-
-func TestAnInvalidTokenCounterIsAnErrorAtOnceAndTheLockStaysFree(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		testbed.NeedsWideNumbers(t, s.Kind)
-		lock := s.NewFencedLock()
-		for what, b := range broken {
-			s.Number("DEL", testbed.TokenKey)
-			require.NoError(t, s.Do(b.command[0], testbed.TokenKey, b.command[1:]...).Error())
-			var err error
-			for range 7 { // a counter that is refused is not counted up
-				err = lock.Lock(s.Ctx)
-				require.Error(t, err, what)
-			}
-			if b.err != nil {
-				assert.ErrorIs(t, err, b.err, what)
-			}
-			assert.ErrorContains(t, err, b.says, what)
-			assert.Zero(t, s.Number("EXISTS", testbed.Key), what)
-			assert.True(t, s.IsFree(s.NewLock()), what)
-		}
-		s.Number("DEL", testbed.TokenKey)
-		require.NoError(t, lock.Lock(s.Ctx))
-		require.NoError(t, s.Do("SET", testbed.TokenKey, "x").Error())
-		require.NoError(t, lock.Lock(s.Ctx), "a holder needs the counter no longer")
-		require.NoError(t, lock.Unlock(s.Ctx))
-		require.NoError(t, lock.Unlock(s.Ctx))
-		s.Number("DEL", testbed.TokenKey)
 	})
 }
 
@@ -130,55 +86,6 @@ func TestASemaphoreHasAsManyHoldersAsPermits(t *testing.T) {
 	})
 }
 
-// One that takes many is the first in the queue, and those that come after it wait although there
-// is a permit for them.
-func TestACallThatTakesManyPermitsIsNotStarved(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		const n = 3
-		c := s.NewClient()
-		lock, wide, narrow := c.NewSemaphore(testbed.Key, n), s.NewClient().NewSemaphore(testbed.Key, n), s.NewClient().NewSemaphore(testbed.Key, n)
-		held := testbed.Permits(t, s.Ctx, lock, 2)
-		var mu sync.Mutex
-		var order []string
-		takes := func(l *rlock.Lock, name string, k int) <-chan error {
-			return testbed.Start(func() error {
-				h, err := l.Acquire(s.Ctx, rlock.WithPermits(k))
-				if err != nil {
-					return err
-				}
-				mu.Lock()
-				order = append(order, name)
-				mu.Unlock()
-				return h.Release(s.Ctx)
-			})
-		}
-		first := takes(wide, "three", n)
-		s.AwaitWaiters(1, testbed.Key)
-		_, err := narrow.Acquire(s.Ctx, rlock.WithWait(0))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired, "an attempt does not pass it")
-		second := takes(narrow, "one", 1)
-		s.AwaitWaiters(2, testbed.Key)
-		third := takes(wide, "two", 2)
-		s.AwaitWaiters(3, testbed.Key)
-
-		shown := testbed.Inspected(t, s.Ctx, c)
-		assert.Equal(t, []int{3, 1, 2}, permitsOf(shown.Queue))
-		testbed.Release(t, s.Ctx, held...)
-		for _, call := range []<-chan error{first, second, third} {
-			require.NoError(t, redistest.Await(t, call))
-		}
-		assert.Equal(t, "three", order[0])
-		assert.Zero(t, s.Number("EXISTS", testbed.Key))
-	})
-}
-
-func permitsOf(queue []inspect.Waiter) (ks []int) {
-	for _, w := range queue {
-		ks = append(ks, w.Permits)
-	}
-	return ks
-}
-
 // What a ReadWriteLock adds to other locks. The tests over all kinds cover each of its two
 // locks.
 
@@ -209,85 +116,7 @@ func TestReadersOfAllClientsReadAtOnceAndAWriterIsAlone(t *testing.T) {
 	})
 }
 
-// awaitRW returns when the hash shows the mode and exactly these fields, "<id>" for a reader of the
-// client and "<id>:write" for a writer. Each reader has a key with a lease, and so has the hash.
-func awaitRW(s *testbed.Site, client *rlock.Client, mode string, want map[string]string) {
-	s.T.Helper()
-	require.Eventually(s.T, func() bool {
-		hash, err := s.Do("HGETALL", testbed.Key).AsStrMap()
-		if err != nil || len(hash) != len(want)+1 || hash["mode"] != mode {
-			return false
-		}
-		delete(hash, "mode")
-		for field, count := range hash {
-			uuid, id, _ := strings.Cut(field, ":")
-			lives, err := s.Do("PTTL", "{"+testbed.Key+"}:"+field+":rwlock_timeout:1").AsInt64()
-			reads := !strings.HasSuffix(field, ":write")
-			if want[id] != count || !strings.HasPrefix(uuid, inspect.Of(client).ID()) || err != nil || reads != (lives > 0) {
-				return false
-			}
-		}
-		return true
-	}, testbed.Hang, time.Millisecond, "%s %v", mode, want)
-	require.Positive(s.T, s.Number("PTTL", testbed.Key))
-}
-
-// The keys, fields and messages of a ReadWriteLock that Redisson sees.
-
-func TestTheHashShowsModeReadersAndWriterAsRedissonDoes(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		client := s.NewClient(testbed.WithLease(time.Hour))
-		l := client.NewReadWriteLock(testbed.Key)
-		me, other := rlock.NewOwner(), rlock.NewOwner()
-		mine, theirs := rlock.WithOwner(s.Ctx, me), rlock.WithOwner(s.Ctx, other)
-		id, write := fmt.Sprint(me), fmt.Sprint(me)+":write"
-
-		require.NoError(t, l.Read().Lock(mine))
-		awaitRW(s, client, "read", map[string]string{id: "1"})
-		require.NoError(t, l.Read().Lock(theirs))
-		require.NoError(t, l.Read().Lock(theirs))
-		heard := s.Listen(s.Family(), testbed.RWChannel) // for the client it is a guest that waits: readers would not join
-		awaitRW(s, client, "read", map[string]string{id: "1"})
-		require.NoError(t, l.Read().Unlock(mine))
-		require.NoError(t, l.Read().Unlock(theirs))
-		awaitRW(s, client, "read", map[string]string{id: "1"})
-		assert.Empty(t, heard.Heard())
-		require.NoError(t, l.Read().Unlock(theirs))
-		assert.Equal(t, []string{"00"}, heard.Heard())
-		assert.Zero(t, s.Number("EXISTS", testbed.Key))
-
-		// An acquire may begin a window for the guest. That is published as well.
-		acquire := func() {
-			require.NoError(t, l.Write().Lock(mine))
-			heard.Heard()
-		}
-		acquire()
-		awaitRW(s, client, "write", map[string]string{write: "1"})
-		require.NoError(t, l.Write().Lock(mine))
-		awaitRW(s, client, "write", map[string]string{write: "2"})
-		require.NoError(t, l.Read().Lock(mine))
-		require.NoError(t, l.Read().Lock(mine))
-		awaitRW(s, client, "write", map[string]string{write: "2", id: "1"})
-		require.NoError(t, l.Read().Unlock(mine))
-		require.NoError(t, l.Write().Unlock(mine))
-		awaitRW(s, client, "write", map[string]string{write: "1", id: "1"})
-		assert.Empty(t, heard.Heard())
-		require.NoError(t, l.Write().Unlock(mine))
-		awaitRW(s, client, "read", map[string]string{id: "1"})
-		assert.Equal(t, []string{"01"}, heard.Heard(), "readers may enter")
-		require.NoError(t, l.Read().Unlock(mine))
-		assert.Equal(t, []string{"00"}, heard.Heard())
-
-		acquire()
-		require.NoError(t, l.Write().Unlock(mine))
-		assert.Equal(t, []string{"01"}, heard.Heard())
-		assert.Zero(t, s.Number("EXISTS", testbed.Key))
-	})
-}
-
 const late = 25 * time.Millisecond // a sleeping waiter's delay
-
-// Readers and writers take turns: later readers do not pass a waiting writer.
 
 // Redisson's readers ignore waiting writers. One of them always reads.
 func TestAWriterThatForeignReadersStarveStarvesNoReader(t *testing.T) {

@@ -47,6 +47,7 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 //	                                stats, sent, close
 //	p net silent                    the network: see network
 //	redis del orders:42             what somebody else does to the data: see redis
+//	hear CHANNEL                    somebody else listens
 //	sleep 1m; cancel me; keys; channels
 //
 // A lock is plain unless it has a kind, with a number of permits, and a name: fair, permits*3,
@@ -289,11 +290,21 @@ func (s *story) happens(event string) {
 			all = append(all, testbed.LockChannels(world.Miniredis)...)
 		}
 		s.tell("channels:", "%s", strings.Join(all, ", "))
+	case "hear":
+		heard := s.NewSubscriber()
+		s.T.Cleanup(heard.Close)
+		heard.Subscribe(name)
+		go func() {
+			for m := range heard.Messages() {
+				s.tell("heard:", "%s", m.Message)
+			}
+		}()
 	case "hash":
 		var all []string
 		for _, field := range s.Fields(name) {
-			all = append(all, field+" "+s.HGet(name, field))
+			all = append(all, s.named(field)+" "+s.HGet(name, field))
 		}
+		slices.Sort(all)
 		s.tell("hash:", "%s", strings.Join(all, ", "))
 	default:
 		require.Fail(s.T, "nobody knows what this is", event)
