@@ -3,9 +3,7 @@ package calls_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -98,69 +96,6 @@ func TestAGuardedWriteOfALostHoldWritesNothingAndTellsTheLoss(t *testing.T) {
 	})
 }
 
-func TestAGuardedWriteThatIsNotExecutedSaysWhy(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		client := w.NewClient()
-		hold, err := client.NewLock(testbed.Key).Acquire(w.Ctx)
-		require.NoError(t, err)
-		write := func(ctx context.Context) error {
-			_, err := hold.Write(ctx, []string{"stock"}, []string{"SET", "stock", "7"})
-			require.ErrorContains(t, err, "guarded write of lock \"orders:42\": not executed: ")
-			require.NotErrorIs(t, err, rlock.ErrUnconfirmed)
-			return err
-		}
-		ended, cancel := context.WithCancel(w.Ctx)
-		cancel()
-		require.ErrorIs(t, write(ended), context.Canceled)
-		client.Net.Refuse()
-		synctest.Wait()
-		require.ErrorContains(t, write(w.Ctx), "connections are refused")
-		client.Net.Heal()
-		assert.NotContains(t, w.Keys(), "stock")
-		require.NoError(t, hold.Release(w.Ctx))
-		require.ErrorIs(t, testbed.ErrorOf(hold.Write(ended, []string{"stock"}, []string{"SET", "stock", "7"})), rlock.ErrFenced)
-	})
-}
-
-// A caller learns for which lock it lacks a right, or the server a command, wherever that is
-// refused. Redis names the user since 7.2, and no error of ours does.
-func TestAGuardedWriteThatLacksARightSaysForWhichLock(t *testing.T) {
-	testbed.EachBubble(t, testbed.LocksOf(), func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {
-		lock := of(w.NewClient().Client)
-		stock := lock.Key("stock")
-		set := []string{"SET", stock, "7"}
-		for what, write := range map[string]func(*rlock.Hold) error{
-			"Write":     func(h *rlock.Hold) error { return testbed.ErrorOf(h.Write(w.Ctx, []string{stock}, set)) },
-			"Write two": func(h *rlock.Hold) error { return testbed.ErrorOf(h.Write(w.Ctx, []string{stock}, set, set)) },
-			"ReleaseWith": func(h *rlock.Hold) error {
-				return testbed.ErrorOf(h.ReleaseWith(w.Ctx, "return redis.pcall('set', KEYS[1], 7)", []string{stock}, nil))
-			},
-		} {
-			for reply, want := range map[string]error{"NOPERM User accounting has no permissions to run the command": rlock.ErrNoPermission, "ERR unknown command": rlock.ErrUnsupported} {
-				for _, refused := range []string{"set", "eval"} {
-					hold := testbed.Take(t, w.Ctx, lock)
-					w.Answer(func(command string, args ...string) string {
-						if command == "set" && args[0] == stock || refused == "eval" && strings.HasPrefix(command, "eval") {
-							return reply
-						}
-						return ""
-					})
-					err := write(hold)
-					w.Answer(nil)
-					require.ErrorIs(t, err, want, what)
-					require.ErrorContains(t, err, "rlock: ", what)
-					assert.NotContains(t, err.Error(), "accounting", what)
-					if what != "Write two" || refused == "eval" {
-						require.ErrorContains(t, err, testbed.Key, what)
-					}
-					_ = hold.Release(w.Ctx)
-					w.Eventually(func() bool { return !w.Exists(testbed.Key) }, "the release is repeated")
-				}
-			}
-		}
-	})
-}
-
 // What a script returns or raises is no answer of the guard, and no answer by which a server says
 // that it was not executed. An error leaves the hold.
 func TestAScriptIsExecutedOnceWhateverErrorItReturns(t *testing.T) {
@@ -223,18 +158,6 @@ func TestTheKeysOfAGuardedWrite(t *testing.T) {
 		}
 		require.NoError(t, hold.Release(s.Ctx))
 	})
-}
-
-func TestALockOverSeveralRefusesGuardedWrites(t *testing.T) {
-	s := testbed.At(t, redistest.Embedded(t))
-	c := s.NewClient()
-	for _, l := range []*rlock.Lock{rlock.NewMultiLock(c.NewLock(testbed.Key), c.NewLock("b")), rlock.NewRedLock([]*rlock.Client{c}, testbed.Key)} {
-		hold := testbed.Take(t, s.Ctx, l)
-		_, err := hold.Write(s.Ctx, []string{"a"}, []string{"SET", "a", "1"})
-		require.ErrorIs(t, err, errors.ErrUnsupported)
-		require.ErrorContains(t, err, "no single step sees all parts")
-		require.NoError(t, hold.Release(s.Ctx))
-	}
 }
 
 // One step writes and releases: the waiter that it grants the lock finds the data.

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 //	untimed                         times are not told, since some of them are random: also each kind untimed
 //	p lock me fenced lease=1m       a call for an owner with the name me: lock, try, unlock, depth, token
 //	p hold h permits*3 wait=0       a call for a hold with the name h: hold, do, resume
-//	release h; extend h 1m          calls of a hold: also pass, releasewith, valid, holdtoken
+//	release h; extend h 1m          calls of a hold: also pass, write, releasewith, valid, holdtoken
 //	q look; q free                  what inspect shows of a lock, and its release by force
 //	p force; p locked x read        questions, and what needs no owner: also ttl, inspect, names, held,
 //	                                stats, sent, close
@@ -264,6 +264,10 @@ func (s *story) happens(event string) {
 				ctx.Value(callKey{}).(*call).pass = text
 			}
 			return err
+		})
+	case "write":
+		calls(func(ctx context.Context) error {
+			return testbed.ErrorOf(h.Write(ctx, []string{"data"}, []string{"SET", "data", "x"}, []string{"GET", "data"}))
 		})
 	case "releasewith":
 		calls(func(ctx context.Context) error {
