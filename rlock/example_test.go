@@ -1,8 +1,7 @@
 package rlock_test
 
 // The examples are in the order of a user's day: connect, run a function alone, hold a lock for
-// longer, bound it, write under it, pass it on, look at its events, close. Those of a mutex and of the
-// kinds follow.
+// longer, write under it, pass it on, close. Those of the kinds follow.
 
 import (
 	"context"
@@ -129,29 +128,6 @@ func ExampleHold_Context_end() {
 	// true
 }
 
-// A report that may hang holds the lock for five minutes at most. A sign of life moves the end.
-func ExampleHold_Extend() {
-	client, end := connect()
-	defer end()
-	ctx := context.Background()
-
-	hold, err := client.NewLock("report:today").Acquire(ctx, rlock.WithMaxHold(5*time.Minute))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for range 3 {
-		// A page of the report, with hold.Context().
-		fmt.Println(hold.Extend(ctx, 5*time.Minute))
-	}
-	fmt.Println(hold.Release(ctx))
-	// Output:
-	// <nil>
-	// <nil>
-	// <nil>
-	// <nil>
-}
-
 // By default the goroutine is the owner. With an owner in the context, calls in several goroutines
 // nest.
 func ExampleWithOwner() {
@@ -235,45 +211,6 @@ func ExampleHold_Pass() {
 	// <nil>
 }
 
-func ExampleObserver() {
-	redis, stop := embedded() // or rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}}
-	defer stop()
-
-	client, err := rlock.New(rlock.Config{
-		Redis: redis,
-		Observer: &rlock.Observer{
-			Acquired: func(_ context.Context, i rlock.AcquiredInfo) {
-				fmt.Println("acquired", i.Name, "by", i.AcquiredBy)
-			},
-			GaveUp: func(_ context.Context, i rlock.GaveUpInfo) {
-				fmt.Println("gave up", i.Name, errors.Is(i.Err, rlock.ErrNotAcquired))
-			},
-			Released: func(_ context.Context, i rlock.ReleasedInfo) {
-				fmt.Println("released", i.Name, i.Held > 0, i.Err)
-			},
-		},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close()
-
-	ctx := context.Background()
-	lock := client.NewLock("lock:orders:42")
-	_ = lock.Lock(ctx)
-	_ = lock.Lock(ctx)
-	_, _ = lock.TryLock(rlock.WithOwner(ctx, rlock.NewOwner()))
-	_ = lock.Unlock(ctx)
-	_ = lock.Unlock(ctx)
-	// Output:
-	// acquired lock:orders:42 by redis
-	// acquired lock:orders:42 by nesting
-	// gave up lock:orders:42 true
-	// released lock:orders:42 true <nil>
-	// released lock:orders:42 true <nil>
-}
-
 func ExampleClient_Close() {
 	client, end := connect()
 	defer end()
@@ -318,19 +255,4 @@ func ExampleLock_Lock() {
 	workers.Wait()
 	fmt.Println(stock)
 	// Output: 10
-}
-
-func ExampleLock_TryLockFor() {
-	client, end := connect()
-	defer end()
-	lock := client.NewLock("lock:orders:42")
-	alice := rlock.WithOwner(context.Background(), rlock.NewOwner())
-	bob := rlock.WithOwner(context.Background(), rlock.NewOwner())
-
-	// Wait for at most a second, and then hold it for a minute at most.
-	fmt.Println(lock.TryLockFor(alice, time.Second, time.Minute))
-	fmt.Println(lock.TryLockFor(bob, 10*time.Millisecond, 0))
-	// Output:
-	// true <nil>
-	// false <nil>
 }

@@ -42,11 +42,6 @@ type Kind struct {
 	// rival returns a lock that excludes the lock under test: by default the lock itself, or
 	// one of another kind. It must be another one where owners share the lock.
 	rival func(clients []*rlock.Client, name string) Locker
-	// strict locks are granted in the order of all waiters, and never handed off.
-	Strict bool
-	// many says that several owners may hold the lock at once: a process asks Redis for each
-	// of them.
-	Many bool
 	// servers is the number of independent servers; 0 is one.
 	Servers int
 	// where tells on which servers the tests run. The plain lock runs on all, the other kinds
@@ -54,8 +49,6 @@ type Kind struct {
 	where []redistest.Kind
 	// keys returns the keys of the lock in Redis; by default its name.
 	Keys func(name string) []string
-	// channel is the channel that waiters for the tests' lock subscribe to, if there is one.
-	channel string
 }
 
 var (
@@ -65,16 +58,16 @@ var (
 )
 
 var Kinds = []Kind{
-	{Name: "plain", where: EveryServer, Lock: PlainLock, channel: Channel},
-	{Name: "fenced", where: OneOrMany, Lock: FencedLock, channel: Channel},
+	{Name: "plain", where: EveryServer, Lock: PlainLock},
+	{Name: "fenced", where: OneOrMany, Lock: FencedLock},
 	{Name: "fenced beside plain", where: simulated, Lock: FencedLock, rival: PlainLock},
-	{Name: "write", where: OneOrMany, Lock: WriteLock, channel: "redisson_rwlock:{orders:42}"},
+	{Name: "write", where: OneOrMany, Lock: WriteLock},
 	{Name: "write beside read", where: simulated, Lock: WriteLock, rival: ReadLock},
-	{Name: "read", where: OneOrMany, Lock: ReadLock, rival: WriteLock, channel: "redisson_rwlock:{orders:42}"},
-	{Name: "fair", where: EveryServer, Lock: FairLock, channel: Channel, Strict: true},
-	{Name: "fair beside plain", where: simulated, Lock: FairLock, rival: PlainLock, Strict: true},
+	{Name: "read", where: OneOrMany, Lock: ReadLock, rival: WriteLock},
+	{Name: "fair", where: EveryServer, Lock: FairLock},
+	{Name: "fair beside plain", where: simulated, Lock: FairLock, rival: PlainLock},
 	{Name: "plain beside fair", where: simulated, Lock: PlainLock, rival: FairLock},
-	{Name: "semaphore of one", where: OneOrMany, Lock: SemaphoreOfOne, Strict: true, Many: true},
+	{Name: "semaphore of one", where: OneOrMany, Lock: SemaphoreOfOne},
 	{Name: "multi", where: simulated, Lock: multiLock, Servers: 2},
 	{Name: "multi of two names", where: OneOrMany, Lock: multiLockOfTwo, Keys: func(name string) []string { return []string{name, beside(name)} }},
 	{Name: "multi beside a part", where: simulated, Lock: multiLock, Servers: 2, rival: PlainLock},
@@ -129,8 +122,7 @@ func SemaphoreOfOne(clients []*rlock.Client, name string) Locker {
 // A Trial is a lock of the kind under test, in one process.
 type Trial struct {
 	Locker
-	kind  Kind
-	Rival Locker // see kind
+	Rival Locker // see Kind
 }
 
 // A Subject is a site where one kind of lock is tested.
@@ -187,7 +179,7 @@ func (s *Subject) NewProcess(changes ...func(*rlock.Config)) *Process {
 }
 
 func (p *Process) NewLock(name string) *Trial {
-	l := &Trial{Locker: p.kind.Lock(p.Clients, name), kind: p.kind}
+	l := &Trial{Locker: p.kind.Lock(p.Clients, name)}
 	l.Rival = l.Locker
 	if p.kind.rival != nil {
 		l.Rival = p.kind.rival(p.Clients, name)
@@ -309,19 +301,5 @@ var modes = map[string]string{"write": "rw", "read": "rw", "semaphore": "sem"}
 
 // ModeOf returns what the keys of the queue of a kind end with.
 func ModeOf(kind string) string { return modes[kind] }
-
-// A RWClient is the read-write lock of one client.
-type RWClient struct {
-	*Client
-	Read  *rlock.Lock
-	Write *rlock.Lock
-}
-
-func (w *World) NewRWClient(changes ...func(*rlock.Config)) RWClient {
-	w.T.Helper()
-	p := w.NewClient(changes...)
-	l := p.NewReadWriteLock(Key)
-	return RWClient{p, l.Read(), l.Write()}
-}
 
 const RWChannel = "redisson_rwlock:{orders:42}"

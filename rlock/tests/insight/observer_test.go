@@ -104,40 +104,6 @@ func TestAnObserverIsToldHowManyCallsItMissed(t *testing.T) {
 	})
 }
 
-func TestHooksMayCallTheClient(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		var p *testbed.Client
-		inside := false // the calls of a hook call hooks
-		visit := func(context.Context) {
-			if p == nil || inside {
-				return
-			}
-			inside = true
-			defer func() { inside = false }()
-			them := rlock.WithOwner(context.Background(), rlock.NewOwner())
-			assert.NoError(t, testbed.ErrorOf(p.NewLock(testbed.Key).TryLock(them)))
-			assert.False(t, p.NewLock(testbed.Key).IsHeld(them))
-			assert.NoError(t, p.NewLock("another").Do(them, testbed.Nothing))
-		}
-		p = w.NewClient(withObserver(&rlock.Observer{
-			Waiting:  func(ctx context.Context, _ rlock.WaitingInfo) { visit(ctx) },
-			Acquired: func(ctx context.Context, _ rlock.AcquiredInfo) { visit(ctx) },
-			GaveUp:   func(ctx context.Context, _ rlock.GaveUpInfo) { visit(ctx) },
-			Released: func(ctx context.Context, i rlock.ReleasedInfo) {
-				if i.Name != testbed.Key { // visit would get that lock
-					visit(ctx)
-				}
-			},
-		}))
-		lock, me := p.NewLock(testbed.Key), w.Caller()
-		require.NoError(t, lock.Lock(me))
-		require.NoError(t, lock.Lock(me))
-		testbed.TriesFor(t, w.Caller(), lock, time.Second)
-		require.NoError(t, lock.Unlock(me))
-		require.NoError(t, lock.Unlock(me))
-	})
-}
-
 // allocations returns how many a call makes. It is the least of several measurements, since
 // goroutines that an earlier test has left behind may allocate during one.
 func allocations(call func()) float64 {
