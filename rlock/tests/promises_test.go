@@ -56,8 +56,7 @@ package tests_test
 //
 // The context of a hold
 //
-//	TestJobsWithTheContextOfAHoldThatIsOverExcludeEachOther, TestAJobThatIsInsideWhenItsHoldEndsKeepsOthersOut,
-//	TestWhatIsLockedWithAContextIsUnlockedWithItAlsoAfterItsHold, TestThePartsOfAWholeThatIsOverAreFree
+//	stories/outlived.txt, stories/owners.txt, TestWhatIsLockedWithAContextAfterItsHoldIsTheGoroutines
 //
 // Other users of the same Redis
 //

@@ -94,6 +94,28 @@ func TestOtherLocksAreNotAffectedByAHoldsContext(t *testing.T) {
 	})
 }
 
+// The stories of outlived.txt have the rest.
+func TestWhatIsLockedWithAContextAfterItsHoldIsTheGoroutines(t *testing.T) {
+	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
+		lock := w.NewProcess().NewLock(testbed.Key)
+		var background context.Context
+		require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) error { background = context.WithoutCancel(ctx); return nil }))
+		testbed.Elsewhere(func() {
+			assert.NoError(t, lock.Lock(background))
+			assert.True(t, lock.IsHeld(w.Ctx))
+			assert.NoError(t, lock.Unlock(w.Ctx))
+			assert.NoError(t, lock.Lock(w.Ctx))
+			assert.NoError(t, lock.Unlock(background))
+		})
+		require.NoError(t, lock.Do(w.Ctx, func(ctx context.Context) error {
+			testbed.Elsewhere(func() { assert.NoError(t, lock.Lock(context.WithoutCancel(ctx))) })
+			return nil
+		}))
+		require.ErrorIs(t, lock.Unlock(w.Ctx), rlock.ErrNotHeld, "it is another goroutine's")
+		testbed.Elsewhere(func() { assert.NoError(t, lock.Unlock(background)) })
+	})
+}
+
 func TestAContextWithAHoldEndsWithTheLossAndWithTheRequest(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		lock := w.NewClient().NewLock(testbed.Key)

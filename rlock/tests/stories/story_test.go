@@ -52,10 +52,10 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 //
 // A lock is plain unless it has a kind, with a number of permits, and a name: fair, permits*3,
 // read/a. Several with a + are a multi-lock. Options of calls are those of package rlock; in=h is
-// the context of the hold h, with=h one with that hold, beyond=h its context without its end, as=me
-// that of an owner, within=1s one that ends, ended one that has; says tells the whole error, and untold that
-// nothing is told of the end of the context, whose moment is random. The function of progress=blocks
-// blocks until goon me, and then that of panics and of exits does so; told me says how often it was called.
+// the context of the hold h, with=h one with that hold, beyond=h its context without its end, past=h that of
+// With, as=me that of an owner, within=1s one that ends, ended one that has; says tells the whole error, and untold that
+// nothing is told of the end of the context, whose moment is random. The function of Do with stays,
+// and that of progress=blocks, block until goon me, and then that of panics and of exits does so; told me says how often it was called.
 func TestStories(t *testing.T) {
 	golden.Cases(t, true, func(t *testing.T, c *golden.Case) {
 		first, untimed := strings.CutSuffix(c.First(), "untimed")
@@ -114,8 +114,9 @@ type call struct {
 	done   chan struct{}
 	hold   *rlock.Hold // of that name, and the text that has passed it on
 	pass   string
-	goesOn chan struct{} // closed when its function of progress goes on
-	told   atomic.Int32  // calls of that function
+	within context.Context // of the function of Do
+	goesOn chan struct{}   // closed when its function goes on
+	told   atomic.Int32    // calls of that function
 }
 
 type callKey struct{}
@@ -183,7 +184,7 @@ type words struct {
 }
 
 // flags are words without a value.
-var flags = []string{"ended", "logs", "observed", "polledbynone", "progress", "recordsites", "says", "untold"}
+var flags = []string{"ended", "logs", "observed", "polledbynone", "progress", "recordsites", "says", "stays", "untold"}
 
 func wordsOf(text string) words {
 	w := words{named: map[string]string{}}
@@ -366,7 +367,13 @@ func (s *story) acts(client string, p *testbed.Peer, w words) {
 		s.begins(who, verb, w, func(ctx context.Context) (string, error) { return "ok", l.Unlock(ctx) })
 	case "do":
 		s.begins(who, verb, w, func(ctx context.Context) (string, error) {
-			return "ok", l.Do(ctx, testbed.Nothing, s.options(who, w)...)
+			return "ok", l.Do(ctx, func(within context.Context) error {
+				c := ctx.Value(callKey{}).(*call)
+				if c.within = within; w.has("stays") {
+					<-c.goesOn
+				}
+				return nil
+			}, s.options(who, w)...)
 		})
 	case "hold":
 		s.holds(who, verb, w, func(ctx context.Context) (*rlock.Hold, error) { return l.Acquire(ctx, s.options(who, w)...) })
@@ -561,7 +568,12 @@ func (s *story) context(who, verb string, w words) context.Context {
 	case w.has("with"):
 		ctx = of("with").With(ctx)
 	case w.has("beyond"):
-		ctx = context.WithoutCancel(of("beyond").Context())
+		if ctx = s.calls[w.named["beyond"]].within; ctx == nil {
+			ctx = of("beyond").Context()
+		}
+		ctx = context.WithoutCancel(ctx)
+	case w.has("past"):
+		ctx = context.WithoutCancel(of("past").With(ctx))
 	case w.has("as"):
 	case slices.Contains([]string{"lock", "try", "unlock", "depth", "token"}, verb):
 		ctx = rlock.WithOwner(ctx, s.owner(who))
