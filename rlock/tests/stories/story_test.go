@@ -54,7 +54,7 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 // read/a. Several with a + are a multi-lock. Options of calls are those of package rlock; in=h is
 // the context of the hold h, with=h one with that hold, beyond=h its context without its end, past=h that of
 // With, as=me that of an owner, within=1s one that ends, ended one that has; says tells the whole error, and untold that
-// nothing is told of the end of the context, whose moment is random. The function of Do with stays,
+// nothing is told of the end of the context, whose moment is random. The function of Do with blocks,
 // and that of progress=blocks, block until goon me, and then that of panics and of exits does so; told me says how often it was called.
 func TestStories(t *testing.T) {
 	golden.Cases(t, true, func(t *testing.T, c *golden.Case) {
@@ -184,7 +184,7 @@ type words struct {
 }
 
 // flags are words without a value.
-var flags = []string{"ended", "logs", "observed", "polledbynone", "progress", "recordsites", "says", "stays", "untold"}
+var flags = []string{"blocks", "ended", "logs", "observed", "polledbynone", "progress", "recordsites", "says", "untold"}
 
 func wordsOf(text string) words {
 	w := words{named: map[string]string{}}
@@ -275,6 +275,7 @@ func (s *story) happens(event string) {
 			return testbed.ErrorOf(h.ReleaseWith(ctx, "return redis.call('set', KEYS[1], 'x')", []string{"data"}, nil))
 		})
 	case "valid":
+		require.NotNil(s.T, h, event)
 		if h.Valid() {
 			s.tell(name, "is valid for %v", time.Until(h.ValidUntil()).Round(100*time.Millisecond))
 		} else {
@@ -369,7 +370,7 @@ func (s *story) acts(client string, p *testbed.Peer, w words) {
 		s.begins(who, verb, w, func(ctx context.Context) (string, error) {
 			return "ok", l.Do(ctx, func(within context.Context) error {
 				c := ctx.Value(callKey{}).(*call)
-				if c.within = within; w.has("stays") {
+				if c.within = within; w.has("blocks") {
 					<-c.goesOn
 				}
 				return nil
