@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"testing/synctest"
 	"time"
 
@@ -62,14 +61,6 @@ func (s *Site) Exclude(rounds int, locks ...Locker) {
 	}
 	workers.Wait()
 	assert.Equal(s.T, 4*rounds*len(locks), sections)
-}
-
-// Rounds is n, or a sixth of it with -short or the race detector.
-func Rounds(n int) int {
-	if Fewer() || testing.Short() {
-		return n / 6
-	}
-	return n
 }
 
 const Queue = "rlock_queue:{orders:42}"

@@ -223,15 +223,6 @@ func (w *VirtualKind) Drain() {
 	synctest.Wait()
 }
 
-// Times returns how often a test repeats something that it does n times with a plain lock:
-// less often with the other kinds, since there are many.
-func (w *VirtualKind) Times(n int) int {
-	if w.Kind.Name == "plain" {
-		return n
-	}
-	return n / 5
-}
-
 // Remaining returns the remaining time of the lock in Redis: the shortest of its keys, 0 if one of
 // them is absent.
 func (w *VirtualKind) Remaining() time.Duration {

@@ -9,15 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// Callers that are told where they stand, and queues that refuse. The stories of progress.txt have
-// what one caller is told, and functions that block, panic or end their goroutine.
+// Callers that are told where they stand. The stories of progress.txt have what one caller is told,
+// and functions that block, panic or end their goroutine; those of waits.txt queues that refuse.
 
 // waitersOf are the locks for which all callers wait that have to.
 var waitersOf = testbed.LocksOf("plain", "fenced", "fair", "write", "semaphore")
@@ -90,49 +89,4 @@ func TestCallersThatComeAtOnceHaveEachPlaceOnce(t *testing.T) {
 			testbed.Succeed(t, results...)
 		})
 	}
-}
-
-// bounded is a call that waits if fewer than n wait.
-func bounded(ctx context.Context, l *rlock.Lock, n int) <-chan error {
-	return testbed.Start(func() error {
-		h, err := l.Acquire(ctx, rlock.WithMaxWaiters(n))
-		if err != nil {
-			return err
-		}
-		return h.Release(ctx)
-	})
-}
-
-func TestAQueueThatIsFullRefuses(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		here, there := s.NewClient(), s.NewClient()
-		for _, of := range waitersOf {
-			held, err := of(here).Acquire(s.Ctx, rlock.WithMaxWaiters(-1))
-			require.NoError(t, err, "it need not wait")
-
-			_, err = of(there).Acquire(s.Ctx, rlock.WithMaxWaiters(0))
-			require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
-			require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			assert.ErrorContains(t, err, fmt.Sprintf("lock %q", testbed.Key))
-			assert.ErrorContains(t, err, "0 of 0")
-
-			first := bounded(s.Ctx, of(there), 2)
-			s.AwaitWaiters(1, testbed.Key)
-			second := bounded(s.Ctx, of(here), 2)
-			s.AwaitWaiters(2, testbed.Key)
-			for _, c := range []*rlock.Client{here, there} {
-				_, err = of(c).Acquire(s.Ctx, rlock.WithMaxWaiters(2))
-				require.ErrorIs(t, err, rlock.ErrTooManyWaiters)
-				assert.ErrorContains(t, err, "2 of 2")
-				assert.ErrorContains(t, err, "held by")
-			}
-			s.AwaitWaiters(2, testbed.Key) // the refused calls have no place
-
-			require.NoError(t, held.Release(s.Ctx))
-			require.NoError(t, redistest.Await(t, first))
-			require.NoError(t, redistest.Await(t, second))
-			// A hand-off inside a process leaves the ticket of its caller to be given up.
-			require.Eventually(t, func() bool { return s.IsFree(of(there)) }, testbed.Hang, time.Millisecond)
-		}
-	})
 }
