@@ -46,7 +46,7 @@ package tests_test
 //
 // Dead waiters are skipped
 //
-//	TestADeadWaiterCostsOneClaim, TestTheDeadKeepNoneOutForWhomTheLockIsOpen,
+//	TestADeadWaiterCostsOneClaim, stories/waits.txt,
 //	TestAWaiterBehindTheDeadHasTheLockWithinAClaimThoughRedissonNeverPauses
 //
 // A held lock costs no goroutine, timer or subscription

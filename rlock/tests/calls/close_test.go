@@ -215,48 +215,40 @@ func TestALockEndsWithTheSharedClientThatWasClosedFirst(t *testing.T) {
 			clients[i], shared[i], _ = sharing(testbed.NewWorld(t, w.Ctx))
 		}
 		client := clients[0]
-		held, me := client.NewLock("held"), w.Caller()
-		require.NoError(t, held.Lock(me))
+		hold := testbed.Take(t, w.Ctx, client.NewLock("held"))
 		for _, s := range shared {
 			s.Close()
 		}
-		testbed.Within(t, 0, 5*time.Second, func() { require.ErrorIs(t, held.Unlock(me), rlock.ErrUnconfirmed) })
-		for _, lock := range []*rlock.Lock{client.NewLock(testbed.Key), client.NewReadWriteLock(testbed.Key).Read(), rlock.NewMultiLock(client.NewLock(testbed.Key), client.NewLock("another"))} {
-			for range 2 {
-				testbed.Within(t, 0, 5*time.Second, func() {
-					err := lock.Lock(w.Caller())
-					require.ErrorIs(t, err, rlock.ErrClosed)
-					require.ErrorIs(t, err, rueidis.ErrClosing)
-				})
-				require.ErrorIs(t, testbed.ErrorOf(lock.IsLocked(w.Ctx)), rueidis.ErrClosing)
-			}
+		testbed.Within(t, 0, 5*time.Second, func() { require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrUnconfirmed) })
+		one := client.NewLock(testbed.Key)
+		for _, lock := range []*rlock.Lock{one, one, client.NewReadWriteLock(testbed.Key).Read(), rlock.NewMultiLock(one, client.NewLock("another")), rlock.NewRedLock(clients, testbed.Key)} {
+			testbed.Within(t, 0, 5*time.Second, func() { require.ErrorIs(t, lock.Lock(w.Caller()), rueidis.ErrClosing) })
+			require.ErrorIs(t, testbed.ErrorOf(lock.IsLocked(w.Ctx)), rueidis.ErrClosing)
 		}
-		testbed.Within(t, 0, 5*time.Second, func() {
-			require.ErrorIs(t, rlock.NewRedLock(clients, testbed.Key).Lock(w.Caller()), rueidis.ErrClosing)
-		})
+		require.ErrorIs(t, one.Lock(w.Caller()), rlock.ErrClosed)
 	})
 }
 
 func TestASharedClientWithoutAServerIsTheErrorOfNew(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		_, shared, n := sharing(w)
+		opens := func() error {
+			client, err := rlock.New(rlock.Config{Client: shared})
+			if err == nil {
+				err = client.Close()
+			}
+			return err
+		}
 		n.Refuse()
 		n.Cut()
-		_, err := rlock.New(rlock.Config{Client: shared})
-		require.ErrorContains(t, err, "Config.Client does not reach Redis")
+		require.ErrorContains(t, opens(), "Config.Client does not reach Redis")
 		n.Heal()
-		client, err := rlock.New(rlock.Config{Client: shared})
-		require.NoError(t, err)
-		require.NoError(t, client.Close())
+		require.NoError(t, opens())
 		n.Cut()
-		client, err = rlock.New(rlock.Config{Client: shared})
-		require.NoError(t, err, "a connection that has ended is opened again")
-		require.NoError(t, client.Close())
-
+		require.NoError(t, opens(), "a connection that has ended is opened again")
 		_, shared, _ = sharing(w)
 		shared.Close()
-		_, err = rlock.New(rlock.Config{Client: shared})
-		require.ErrorIs(t, err, rueidis.ErrClosing)
+		require.ErrorIs(t, opens(), rueidis.ErrClosing)
 	})
 }
 
@@ -270,7 +262,6 @@ func TestASharedClientKeepsItsNameAndStaysOpen(t *testing.T) {
 	defer shared.Close()
 	client, err := rlock.New(rlock.Config{Client: shared})
 	require.NoError(t, err)
-	defer client.Close()
 	assert.Equal(t, []string{"shared"}, s.ClientNames())
 	require.NoError(t, client.NewLock(testbed.Key).Lock(s.Ctx))
 	require.NoError(t, client.Close())

@@ -354,33 +354,3 @@ func TestAWaiterBehindTheDeadHasTheLockWithinAClaimThoughRedissonNeverPauses(t *
 		}
 	})
 }
-
-// A ticket before which only the dead wait has the lock by its next look, if the lock is open to
-// it.
-func TestTheDeadKeepNoneOutForWhomTheLockIsOpen(t *testing.T) {
-	type locks struct {
-		held, dead, waits func(c *rlock.Client) *rlock.Lock
-	}
-	readers := func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Read() }
-	writers := func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(testbed.Key).Write() }
-	permits := func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(testbed.Key, 2) }
-	testbed.EachBubble(t, map[string]struct {
-		locks
-		takes []rlock.AcquireOption
-	}{
-		"a writer before a reader":    {locks{readers, writers, readers}, nil},
-		"two permits before a permit": {locks{permits, permits, permits}, []rlock.AcquireOption{rlock.WithPermits(2)}},
-	}, func(t *testing.T, w *testbed.World, test struct {
-		locks
-		takes []rlock.AcquireOption
-	}) {
-		held := testbed.Take(t, w.Caller(), test.held(w.NewClient().Client))
-		p := w.NewClient()
-		testbed.Waits(t, func() error { return test.dead(p.Client).Do(w.Caller(), testbed.Nothing, test.takes...) })
-		before := testbed.Waits(t, func() error { return test.waits(w.NewClient().Client).Do(w.Caller(), testbed.Nothing) })
-		p.Die()
-		testbed.Within(t, 0, 2*time.Second, func() { require.NoError(t, <-before) })
-		testbed.Within(t, 0, 0, func() { require.NoError(t, test.waits(w.NewClient().Client).Do(w.Caller(), testbed.Nothing)) })
-		testbed.Release(t, w.Ctx, held)
-	})
-}
