@@ -243,57 +243,6 @@ func TestAReaderThatReadsTooOftenBlocksNoServer(t *testing.T) {
 	})
 }
 
-// In Redisson the UUID stands for a process, and another thread of it may hold the lock by
-// now.
-func TestAForceUnlockThatArrivesTooLateLeavesALaterHolderOfTheSameRedisson(t *testing.T) {
-	const process, mine = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11", "4ea0a2a4-6f6f-8f7c-9d5c-2d8a3f9f1b11"
-	holds := map[string]func(owner string) []string{
-		"":      func(owner string) []string { return []string{owner, "3"} },
-		"read":  func(owner string) []string { return []string{"mode", "read", owner, "2"} },
-		"write": func(owner string) []string { return []string{"mode", "write", owner + ":write", "1", owner, "1"} },
-	}
-	type kind struct {
-		lock func(c *rlock.Client) testbed.Locker
-		mode string
-	}
-	testbed.EachBubble(t, map[string]kind{
-		"plain": {func(c *rlock.Client) testbed.Locker { return c.NewLock(testbed.Key) }, ""},
-		"fair":  {func(c *rlock.Client) testbed.Locker { return c.NewFairLock(testbed.Key) }, ""},
-		"read":  {func(c *rlock.Client) testbed.Locker { return c.NewReadWriteLock(testbed.Key).Read() }, "read"},
-		"write": {func(c *rlock.Client) testbed.Locker { return c.NewReadWriteLock(testbed.Key).Write() }, "write"},
-	}, func(t *testing.T, w *testbed.World, test kind) {
-		p := w.NewClient()
-		lock := test.lock(p.Client)
-		set := func(owner string) {
-			w.Del(testbed.Key)
-			w.HSet(testbed.Key, holds[test.mode](owner)...)
-			w.SetTTL(testbed.Key, time.Hour)
-		}
-		force := func(then string) bool {
-			p.Net.Rule(network.All(network.Hold, network.Request, "EVALSHA"))
-			freed := false
-			result := testbed.Waits(t, func() (err error) { freed, err = lock.ForceUnlock(w.Ctx); return err })
-			set(then)
-			p.Net.Heal()
-			require.NoError(t, <-result)
-			return freed
-		}
-		set(process + ":7") // the server learns the script
-		require.True(t, testbed.Frees(t, w.Ctx, lock))
-		require.Empty(t, w.Fields(testbed.Key))
-
-		set(process + ":7")
-		assert.False(t, force(process+":8"))
-		assert.Len(t, w.Fields(testbed.Key), len(holds[test.mode](""))/2)
-		assert.True(t, force(process+":8"), "the owner is the holder that was found")
-		assert.Empty(t, w.Fields(testbed.Key))
-
-		set(mine + ":7")
-		assert.True(t, force(mine+":8"), "a tenure of rlock stays the same after a hand-off")
-		assert.Empty(t, w.Fields(testbed.Key))
-	})
-}
-
 // A subscriber has come before the ticket. The next turn would come at once only if this one was
 // used, for which a busy machine may be too slow.
 func TestALockIsLeftToASubscriberOfRedissonBeforeATicketThatCameLater(t *testing.T) {

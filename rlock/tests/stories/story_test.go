@@ -392,7 +392,10 @@ func (s *story) acts(client string, p *testbed.Peer, w words) {
 		token, err := l.(*rlock.Lock).Token(ctx)
 		s.tell(who, "has token %d, %s", token, said(w, err))
 	case "force":
-		tells(l.ForceUnlock(ctx))
+		s.begins(client, verb, w, func(ctx context.Context) (string, error) {
+			freed, err := l.ForceUnlock(ctx)
+			return fmt.Sprintf("%t, %s", freed, said(w, err)), nil
+		})
 	case "locked":
 		tells(l.IsLocked(ctx))
 	case "ttl":
