@@ -3,6 +3,7 @@ package wire_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -328,6 +329,51 @@ func TestADirectConnectionIsKeptIfACallerLeavesAsTheAnswerComes(t *testing.T) {
 		assert.EqualValues(t, 1, opened.Load(), "opened")
 		assert.Zero(t, closed.Load(), "closed")
 	})
+}
+
+// The caller goes on at once, and the answer, which may come later, shows that the command was
+// executed. Close ends such a call, too.
+func TestADirectCallThatItsCallerLeavesIsLateUntilItsAnswer(t *testing.T) {
+	for _, stage := range []network.Stage{network.Request, network.Reply} {
+		for name, end := range map[string]func(l *lone, leave func()){
+			"leaves": func(_ *lone, leave func()) { leave() },
+			"closes": func(l *lone, _ func()) { l.Stop(); l.Close() },
+		} {
+			t.Run(fmt.Sprint(name, stage), func(t *testing.T) {
+				alone(t, nil, func(t *testing.T, l *lone, _ *inmemory.Server) {
+					l.direct.Rule(network.All(network.Hold, stage, "EVALSHA"))
+					ctx, leave := context.WithCancel(t.Context())
+					defer leave()
+					var sent wire.Sent
+					left := make(chan error, 1)
+					go func() {
+						order := l.order
+						order.At = time.Now()
+						result, at := l.Send(ctx, order)
+						sent = at
+						left <- result.NonRedisError()
+					}()
+					synctest.Wait()
+					require.Empty(t, left)
+					begin := time.Now()
+					end(l, leave)
+					require.Error(t, <-left)
+					require.Less(t, time.Since(begin), 5*time.Second)
+					if name == "closes" {
+						require.False(t, l.IsSettled(sent.Generation))
+						return
+					}
+					require.Zero(t, time.Since(begin))
+					require.True(t, sent.IsLate())
+					time.Sleep(time.Second)
+					l.direct.Heal()
+					require.True(t, l.IsSettled(sent.AwaitAnswer(t.Context()).Generation))
+					l.send(20)
+					l.requireDirect() // over a new connection
+				})
+			})
+		}
+	}
 }
 
 // The release of a tenure whose acquire is not settled is sent again until the lease would be over,

@@ -71,6 +71,40 @@ func TestARefusedCommandLeavesNoKeyWithoutAnEnd(t *testing.T) {
 	}
 }
 
+// A server that is full and may not evict keys (maxmemory-policy noeviction) refuses what needs
+// memory, but not to a script that has written before. It may refuse a lock that is new. It must not
+// refuse one that is held, or that is granted to a waiter.
+func TestAFullServerLosesNoLock(t *testing.T) {
+	manyCommands(t)
+	for _, k := range modelKinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			e := newEmbedded(t)
+			c := compare(t, e, k)
+			for n := range uint64(500) {
+				if e.full = false; n%2 == 0 {
+					c.start(n)
+				}
+				if c.foreign.some() {
+					continue
+				}
+				for range c.random.IntN(12) {
+					_, _, difference := c.event()
+					require.Empty(t, difference)
+				}
+				e.full = true
+				cmd := c.draw()
+				if !slices.Contains([]core.Op{core.Resume, core.Look, core.Mirror, core.Leave}, cmd.Op) {
+					continue
+				}
+				cmd.Lease = max(cmd.Lease, 60_000) // a mirror that prolongs no lease has written nothing before
+				_, difference := c.command(cmd)
+				require.Empty(t, difference)
+			}
+		})
+	}
+}
+
 // A release without a queue begins a window for a client of Redisson that listens: not one that has
 // no end.
 func TestAWindowThatCannotEndIsNone(t *testing.T) {

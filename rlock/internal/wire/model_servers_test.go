@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,7 +47,14 @@ type embedded struct {
 	messages  [][2]string
 	listeners map[string]*miniredis.Subscriber
 	refused   string // the name of a command that scripts are refused, "" for none
+	full      bool   // commands that need memory are refused, but to a script that has written
+	wrote     bool   // by the script that runs
 }
+
+var (
+	needMemory = []string{"HSET", "HINCRBY", "SET", "ZADD", "ZINCRBY", "INCRBY", "LPUSH", "RPUSH"}
+	onlyWrite  = []string{"DEL", "HDEL", "ZREM", "LREM", "PEXPIRE", "PERSIST"}
+)
 
 func newEmbedded(t testing.TB) *embedded {
 	e := &embedded{m: miniredis.NewMiniRedis(), now: time.UnixMilli(1_700_000_000_000), listeners: make(map[string]*miniredis.Subscriber)}
@@ -71,6 +79,13 @@ func newEmbedded(t testing.TB) *embedded {
 			peer.WriteError("NOPERM no permissions to run the '" + command + "' command")
 			return true
 		}
+		if peer == e.peer {
+			e.wrote = false
+		} else if e.full && !e.wrote && slices.Contains(needMemory, command) {
+			peer.WriteError("OOM command not allowed when used memory > 'maxmemory'.")
+			return true
+		}
+		e.wrote = e.wrote || slices.Contains(needMemory, command) || slices.Contains(onlyWrite, command)
 		return scripts.Before(peer, command, args)
 	})
 	w := bufio.NewWriter(&e.in)

@@ -2,12 +2,8 @@ package wire_test
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,53 +79,6 @@ func TestAnUnmarkIsCarriedByItself(t *testing.T) {
 	there, err := do(t, redis, "EXISTS", keys.Queue()).AsInt64()
 	require.NoError(t, err)
 	assert.Zero(t, there)
-}
-
-// The parts of a step are one script, and so see one another's locals. A part uses those names of
-// an earlier one that the headers of queue.lua and foreign.lua list, and declares none of them
-// anew.
-func TestAPartOfAStepUsesTheNamesThatAnEarlierOneLists(t *testing.T) {
-	listed := regexp.MustCompile(`(?m)^--   (\S+(?: \S+)*)`)
-	declared := regexp.MustCompile(`(?m)^local (?:function )?(\w+(?:, \w+)*)`)
-	inner := regexp.MustCompile(`\b(?:local function \w+\(|local|for \w+,|for) *(\w+)`) // also declared in a smaller scope
-	noCode := regexp.MustCompile(`--.*|'[^'\n]*'`)
-	word, arguments := regexp.MustCompile(`\w+`), regexp.MustCompile(`\(.*?\)`)
-	text := func(names ...string) (all string) {
-		for _, name := range names {
-			file, err := os.ReadFile("scripts/" + name + ".lua")
-			require.NoError(t, err)
-			all += string(file)
-		}
-		return all
-	}
-	shared := make(map[string]bool)
-	for _, line := range listed.FindAllStringSubmatch(text("queue", "foreign"), -1) {
-		for _, name := range word.FindAllString(arguments.ReplaceAllString(line[1], ""), -1) {
-			shared[name] = true
-		}
-	}
-	for _, kind := range []string{text("plain", "swift", "owners"), text("rw", "owners"), text("semaphore", "owners", "permits")} {
-		known := make(map[string]bool)
-		for _, part := range []string{kind, text("queue"), text("foreign"), text("grant")} {
-			part = noCode.ReplaceAllString(part, "")
-			own, declares := make(map[string]bool), make(map[string]bool)
-			for _, name := range inner.FindAllStringSubmatch(part, -1) {
-				declares[name[1]] = true
-			}
-			for _, names := range declared.FindAllStringSubmatch(part, -1) {
-				for _, name := range word.FindAllString(names[1], -1) {
-					assert.False(t, known[name], "an earlier part has the name %s", name)
-					own[name] = true
-				}
-			}
-			for _, name := range word.FindAllString(part, -1) {
-				if known[name] && !shared[name] && !declares[name] {
-					assert.Fail(t, "a name that no header lists", name)
-				}
-			}
-			maps.Copy(known, own)
-		}
-	}
 }
 
 // A lease that is over as soon as it is set leaves no key: PEXPIRE has deleted the key by the time
@@ -265,70 +214,6 @@ func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
 			})
 		}
 	})
-}
-
-var (
-	endInHeader   = regexp.MustCompile(`^--  (\d+) +(the kind's|\w+) `)
-	endInCode     = regexp.MustCompile(`\breturn\b.* -- end (\d+)$`)
-	returnInCode  = regexp.MustCompile(`\breturn\b`)
-	functionBegin = regexp.MustCompile(`^(\t*)(local )?function `)
-)
-
-// The header of queue.lua has each early end of a step, in the order in which the parts of the
-// script have them, and each return of a step names the end that it is, but for the last one of
-// all.
-func TestTheHeaderOfAStepHasItsEnds(t *testing.T) {
-	where := make(map[string][]string) // the files of each end, as the header says
-	var listed []string
-	for _, line := range linesOf(t, "queue") {
-		if m := endInHeader.FindStringSubmatch(line); m != nil {
-			listed = append(listed, m[1])
-			where[m[1]] = []string{m[2]}
-			if m[2] == "the kind's" {
-				where[m[1]] = []string{"plain", "rw", "semaphore"}
-			}
-		}
-	}
-	require.NotEmpty(t, listed)
-	for i, number := range listed {
-		assert.Equal(t, strconv.Itoa(i+1), number)
-	}
-
-	found := make(map[string][]string)
-	for _, file := range []string{"plain", "swift", "rw", "semaphore", "queue", "foreign", "grant"} {
-		returns := returnsOf(linesOf(t, file))
-		if file == "grant" {
-			last := returns[len(returns)-1]
-			assert.Equal(t, "return reply", last)
-			returns = returns[:len(returns)-1]
-		}
-		for _, line := range returns {
-			m := endInCode.FindStringSubmatch(line)
-			if assert.NotNil(t, m, "%s.lua: %q has no number", file, line) && !slices.Contains(found[m[1]], file) {
-				found[m[1]] = append(found[m[1]], file)
-			}
-		}
-	}
-	assert.Equal(t, where, found)
-}
-
-// returnsOf returns the lines that return from the script, and not from one of its functions.
-func returnsOf(lines []string) (returns []string) {
-	end := "" // of the function that the line is in
-	for _, line := range lines {
-		code, _, _ := strings.Cut(line, "--")
-		switch m := functionBegin.FindStringSubmatch(line); {
-		case end != "":
-			if line == end {
-				end = ""
-			}
-		case m != nil:
-			end = m[1] + "end"
-		case returnInCode.MatchString(code):
-			returns = append(returns, strings.TrimSpace(line))
-		}
-	}
-	return returns
 }
 
 func linesOf(t *testing.T, script string) []string {
@@ -697,4 +582,33 @@ func TestAnOwnerOfAnOddNumberOfPermitsHasOne(t *testing.T) {
 		require.NoError(t, answer.Err)
 		assert.Equal(t, core.Holds, answer.Found)
 	}
+}
+
+// A contention is a lock for which clients wait, all over one connection.
+type contention struct {
+	redis *wire.Redis
+	keys  wire.Keys
+	ids   []*wire.ID
+}
+
+func newContention(b testing.TB, server *redistest.Server, kind *wire.Kind, clients int) *contention {
+	c := &contention{}
+	for range clients {
+		c.ids = append(c.ids, wire.NewID())
+	}
+	c.redis = openWith(b, server, c.ids[0], func(*wire.Options) {})
+	c.keys = keysOf(b, c.redis, "lock", kind.Layout)
+	var channels []string
+	for _, id := range c.ids { // a client that is not subscribed is dropped
+		channels = append(channels, c.keys.GrantChannels()+id.Prefix)
+	}
+	listening := make(chan struct{}, clients)
+	ctx := rueidis.WithOnSubscriptionHook(b.Context(), func(rueidis.PubSubSubscription) { listening <- struct{}{} })
+	go func() {
+		_ = c.redis.Client.Receive(ctx, c.redis.Client.B().Subscribe().Channel(channels...).Build(), func(rueidis.PubSubMessage) {})
+	}()
+	for range clients {
+		<-listening
+	}
+	return c
 }
