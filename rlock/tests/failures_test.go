@@ -45,7 +45,7 @@ package tests_test
 //	18  waiting for replicas made the lock impossible to take, or counted it twice
 //	      stories/outages.txt
 //	19  scripts were flushed, and nothing worked again
-//	      TestScriptsThatAreFlushedAllTheTimeAreSentAgain
+//	      wire.TestOnlyTheCallsWhoseScriptTheServerHasForgottenAreSentAgain
 //	20  the lock was evicted, or the server was full
 //	      docs/guarantees.md: a wrong server setting loses locks
 //	      stories/losses.txt, TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked
@@ -55,7 +55,7 @@ package tests_test
 //	      stories/owners.txt
 //	23  two were one owner, or one was two
 //	      TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner, stories/owners.txt,
-//	      TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne, TestAHoldBelongsToItsHandleAndNotToAGoroutine,
+//	      wire.TestEachTenureHasAUUIDOfVersion8ThatBeginsWithItsClient, TestAHoldBelongsToItsHandleAndNotToAGoroutine,
 //	      TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
 //	24  a slow network lost the lock; two services had different leases in their configs
 //	      stories/losses.txt, TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds

@@ -3,23 +3,19 @@
 package servers_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-rlock/rlock/internal/inmemory"
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
@@ -73,30 +69,6 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 			assert.ErrorContains(t, err, advice)
 		}
 		assert.Nil(t, client, what)
-	}
-}
-
-func TestAServerThatCannotBeReachedIsTheErrorOfNew(t *testing.T) {
-	client, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{
-		InitAddress: []string{"127.0.0.1:6379"},
-		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			return nil, syscall.ECONNREFUSED
-		},
-	}})
-	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
-	assert.ErrorContains(t, err, "127.0.0.1:6379")
-	assert.Nil(t, client)
-}
-
-func TestTheFieldsOfAClientBeginWithItsIDAndNoTwoClientsShareOne(t *testing.T) {
-	server := redistest.Embedded(t)
-	s := testbed.At(t, server)
-	one, two := s.NewClient(), s.NewClient()
-	assert.NotEqual(t, inspect.Of(one).ID(), inspect.Of(two).ID())
-	for _, client := range []*rlock.Client{one, two} {
-		require.NoError(t, client.NewLock(testbed.Key).Lock(s.Ctx))
-		s.AwaitHash(client, testbed.GoroutineID(), "1") // compares the ID
-		require.NoError(t, client.NewLock(testbed.Key).Unlock(s.Ctx))
 	}
 }
 
@@ -159,67 +131,26 @@ func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
 }
 
 func TestTheCommandsOfPubSubAreThoseOfRedissonOrOfTheConfig(t *testing.T) {
-	t.Parallel()
-	type choice struct {
-		name   string
-		pubSub rlock.PubSub
-		family testbed.Family
-	}
-	onServer := func(t *testing.T, server *redistest.Server, choices []choice) {
-		families := []testbed.Family{testbed.Plain}
-		if server.HasShardedPubSub() {
-			families = append(families, testbed.Sharded)
-		}
-		for _, choice := range choices {
-			t.Run(choice.name, func(t *testing.T) {
-				if !slices.Contains(families, choice.family) {
-					t.Skip("the server has no sharded pub/sub")
-				}
+	redistest.Over(t, []redistest.Kind{redistest.KindStandalone, redistest.KindCluster}, func(t *testing.T, server *redistest.Server) {
+		for pubSub, family := range map[rlock.PubSub]testbed.Family{
+			rlock.PubSubAuto: testbed.At(t, server).Family(), rlock.PubSubPlain: testbed.Plain, rlock.PubSubSharded: testbed.Sharded,
+		} {
+			if family == testbed.Sharded && !server.HasShardedPubSub() {
+				continue
+			}
+			t.Run(fmt.Sprint(pubSub), func(t *testing.T) {
 				s := testbed.At(t, server)
-				choose := func(c *rlock.Config) { c.Advanced.PubSub = choice.pubSub }
-				s.Wakes(s.NewClient(choose), s.NewClient(choose), choice.family)
-
-				lock := s.NewLock(choose)
-				heard := make(map[testbed.Family]*testbed.Listener)
-				for _, family := range families {
-					heard[family] = s.Listen(family, testbed.Channel)
-				}
-				require.NoError(t, lock.Lock(s.Ctx))
-				for _, listener := range heard {
-					listener.Heard() // drops the message of a window that the acquire began
-				}
-				require.NoError(t, lock.Unlock(s.Ctx))
-				for family, listener := range heard {
-					if family == choice.family {
-						assert.Equal(t, []string{"00"}, listener.Heard())
-					} else {
-						assert.Empty(t, listener.Heard())
-					}
+				choose := func(c *rlock.Config) { c.Advanced.PubSub = pubSub }
+				s.Wakes(s.NewClient(choose), s.NewClient(choose), family)
+				lock, heard := s.NewLock(choose), s.Listen(family, testbed.Channel)
+				calls := s.CountCalls(t, func() { require.NoError(t, lock.Do(s.Ctx, testbed.Nothing)) })
+				require.Contains(t, heard.Heard(), "00")
+				for _, other := range []testbed.Family{testbed.Plain, testbed.Sharded} {
+					assert.Equal(t, other == family, calls[strings.ToLower(other.Publish)] > 0, other.Publish)
 				}
 			})
 		}
-	}
-	t.Run("standalone", func(t *testing.T) {
-		onServer(t, redistest.Standalone(t), []choice{
-			{"auto", rlock.PubSubAuto, testbed.Plain},
-			{"plain", rlock.PubSubPlain, testbed.Plain},
-			{"sharded", rlock.PubSubSharded, testbed.Sharded},
-		})
 	})
-	t.Run("cluster", func(t *testing.T) {
-		cluster := redistest.Cluster(t)
-		onServer(t, cluster, []choice{
-			{"auto", rlock.PubSubAuto, testbed.At(t, cluster).Family()},
-			{"plain", rlock.PubSubPlain, testbed.Plain},
-			{"sharded", rlock.PubSubSharded, testbed.Sharded},
-		})
-	})
-}
-
-func TestShardedPubSubIsRefusedWhereTheServerHasNone(t *testing.T) {
-	server := redistest.Embedded(t)
-	_, err := rlock.New(rlock.Config{Redis: server.Options(), Advanced: rlock.Advanced{PubSub: rlock.PubSubSharded}})
-	assert.ErrorIs(t, err, rlock.ErrUnsupported)
 }
 
 func TestNewSaysWhyItCannotConnectAndWhatToDo(t *testing.T) {
@@ -258,7 +189,7 @@ func TestNewSaysWhyItCannotConnectAndWhatToDo(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			aside(t, func(t *testing.T) {
-				config := c.server.config()
+				config := c.server.config(t)
 				config.Redis.SelectDB = 99
 				client, err := rlock.New(config)
 				require.Error(t, err)
@@ -287,7 +218,7 @@ func TestNewSaysWhatToDoAtASentinel(t *testing.T) {
 			return "-ERR unknown command '" + strings.Fields(command)[0] + "', with args beginning with: \r\n"
 		}}
 		for _, forced := range []bool{false, true} {
-			config := f.config()
+			config := f.config(t)
 			config.Redis.ForceSingleClient = forced
 			_, err := rlock.New(config)
 			require.ErrorIs(t, err, rlock.ErrInvalidConfig)
@@ -347,7 +278,7 @@ func TestSeveralAddressesThatAreNoClusterAreRefused(t *testing.T) {
 
 // Up to Redis 7.0 a server that loads its data refuses CLUSTER SLOTS.
 func TestNewWaitsForAServerThatLoadsItsData(t *testing.T) {
-	loadsFor := func(d time.Duration) (*rlock.Client, error) {
+	loadsFor := func(t *testing.T, d time.Duration) (*rlock.Client, error) {
 		begin := time.Now()
 		f := &fakeServer{reply: func(command string) string {
 			switch {
@@ -358,15 +289,15 @@ func TestNewWaitsForAServerThatLoadsItsData(t *testing.T) {
 			}
 			return noCluster
 		}}
-		return rlock.New(f.config())
+		return rlock.New(f.config(t))
 	}
 	aside(t, func(t *testing.T) {
-		client, err := loadsFor(1500 * time.Millisecond)
+		client, err := loadsFor(t, 1500*time.Millisecond)
 		require.NoError(t, err)
 		require.NoError(t, client.Close())
 
 		begin := time.Now()
-		require.ErrorContains(t, testbed.ErrorOf(loadsFor(time.Hour)), "LOADING")
+		require.ErrorContains(t, testbed.ErrorOf(loadsFor(t, time.Hour)), "LOADING")
 		assert.LessOrEqual(t, time.Since(begin), 2*time.Second, "the default of Config.Redis.Dialer.Timeout")
 		assert.Greater(t, time.Since(begin), time.Second)
 	})
@@ -389,10 +320,10 @@ func TestNewRefusesAUserThatMayNotAskForTheSlotsOfACluster(t *testing.T) {
 					}
 					return "*0\r\n"
 				}}
-				shared, err := rueidis.NewClient(f.option())
+				shared, err := rueidis.NewClient(f.option(t))
 				require.NoError(t, err)
 				defer shared.Close()
-				for _, config := range []rlock.Config{f.config(), {Client: shared}} {
+				for _, config := range []rlock.Config{f.config(t), {Client: shared}} {
 					client, err := rlock.New(config)
 					if c.mode == "standalone" {
 						require.NoError(t, err)
@@ -436,7 +367,7 @@ func TestAClusterWhoseSlotsAreNotAssignedYetIsAskedForItsPubSub(t *testing.T) {
 					}
 					return "_\r\n" // acquired
 				}}
-				config := f.config()
+				config := f.config(t)
 				config.Advanced.PubSub = rlock.PubSubSharded
 				client, err := rlock.New(config)
 				if answers.sharded != nil {
@@ -446,14 +377,15 @@ func TestAClusterWhoseSlotsAreNotAssignedYetIsAskedForItsPubSub(t *testing.T) {
 					require.NoError(t, client.Close())
 				}
 
-				client, err = rlock.New(f.config())
+				client, err = rlock.New(f.config(t))
 				require.NoError(t, err)
 				defer client.Close()
 				assigned.Store(true)
 				lock := client.NewLock(testbed.Key)
 				require.NoError(t, lock.Lock(t.Context()))
 				require.NoError(t, lock.Unlock(t.Context()))
-				assert.True(t, f.said("redisson_lock_timeout:{"+testbed.Key+"}"+answers.family), "%s", f.all())
+				sent := fmt.Sprint(f.net.Sent("EVALSHA"))
+				assert.Contains(t, sent, "redisson_lock_timeout:{"+testbed.Key+"}"+answers.family)
 			})
 		})
 	}
@@ -609,7 +541,7 @@ func TestALazyClientTellsTheErrorsOfNew(t *testing.T) {
 					}
 					return "$-1\r\n" // the acquire is granted
 				}}
-				config := f.config()
+				config := f.config(t)
 				c.config(&config)
 				_, refused := rlock.New(config)
 				require.ErrorIs(t, refused, c.is)
@@ -664,7 +596,7 @@ func TestNewContextDoesNotWaitForWhatWaitingDoesNotCure(t *testing.T) {
 	aside(t, func(t *testing.T) {
 		f := &fakeServer{reply: func(string) string { return "-WRONGPASS invalid username-password pair or user is disabled.\r\n" }}
 		testbed.Within(t, 0, 0, func() {
-			require.ErrorIs(t, testbed.ErrorOf(rlock.NewContext(t.Context(), f.config())), rlock.ErrNoPermission)
+			require.ErrorIs(t, testbed.ErrorOf(rlock.NewContext(t.Context(), f.config(t))), rlock.ErrNoPermission)
 		})
 	})
 }
@@ -674,9 +606,7 @@ func TestNewContextDoesNotWaitForWhatWaitingDoesNotCure(t *testing.T) {
 type fakeServer struct {
 	reply    func(command string) string // the words of the command, with a space between
 	greeting string                      // sent in place of all answers, before the server closes the connection
-
-	mu       sync.Mutex // protects commands
-	commands []string
+	net      *network.Network
 }
 
 // hello is the answer to HELLO of a server of that version, in that mode.
@@ -696,85 +626,47 @@ func aside(t *testing.T, run func(t *testing.T)) {
 }
 
 // option connects to the server over pipes, so that it may be used in a bubble.
-func (f *fakeServer) option() rueidis.ClientOption {
-	return rueidis.ClientOption{
-		InitAddress:  []string{"127.0.0.1:6379"},
-		DisableCache: true,
-		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			here, there := net.Pipe()
-			go f.serve(there)
-			return here, nil
-		},
+func (f *fakeServer) option(t *testing.T) rueidis.ClientOption {
+	if f.net == nil {
+		server := inmemory.New()
+		f.net = network.New(server.Dial)
+		f.net.Record()
+		f.net.Rule(f.answer)
+		t.Cleanup(server.Close)
+		t.Cleanup(f.net.Close)
 	}
-}
-
-func (f *fakeServer) config() rlock.Config {
-	return rlock.Config{Redis: f.option(), Logger: testbed.Quiet}
-}
-
-func (f *fakeServer) serve(conn net.Conn) {
-	defer conn.Close()
-	in := bufio.NewReader(conn)
+	option := rueidis.ClientOption{InitAddress: []string{"127.0.0.1:6379"}, DisableCache: true, DialCtxFn: f.net.Dial}
 	if f.greeting != "" {
-		_, _ = in.Peek(1) // the writer of a pipe waits until it is read
-		_, _ = io.WriteString(conn, f.greeting)
-		return
+		option.DialCtxFn = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return closes(f.greeting), nil
+		}
 	}
-	answers := make(chan string, 1000) // a client may write before it reads
-	defer close(answers)
+	return option
+}
+
+func (f *fakeServer) config(t *testing.T) rlock.Config {
+	return rlock.Config{Redis: f.option(t), Logger: testbed.Quiet}
+}
+
+func (f *fakeServer) answer(frame network.Frame) network.Fate {
+	switch {
+	case frame.Stage != network.Reply:
+		return network.Pass
+	case frame.Is("CLIENT") || frame.Is("PING"):
+		return network.Replace("+OK\r\n")
+	}
+	return network.Replace(f.reply(strings.Join(frame.Args, " ")))
+}
+
+// closes returns a connection that a server closes after the client's first bytes, with these words.
+func closes(words string) net.Conn {
+	here, there := net.Pipe()
 	go func() {
-		for answer := range answers {
-			_, _ = io.WriteString(conn, answer)
-		}
+		_, _ = there.Read(make([]byte, 1<<10))
+		_, _ = there.Write([]byte(words))
+		_ = there.Close()
 	}()
-	for {
-		words, err := readCommand(in)
-		if err != nil {
-			return
-		}
-		command := strings.Join(words, " ")
-		f.mu.Lock()
-		f.commands = append(f.commands, command)
-		f.mu.Unlock()
-		if strings.HasPrefix(command, "CLIENT ") || command == "PING" {
-			answers <- "+OK\r\n"
-		} else {
-			answers <- f.reply(command)
-		}
-	}
-}
-
-// readCommand reads an array of strings.
-func readCommand(in *bufio.Reader) (words []string, err error) {
-	number := func() (n int) {
-		line, e := in.ReadString('\n')
-		if err = e; err == nil {
-			n, err = strconv.Atoi(strings.TrimSpace(line[1:]))
-		}
-		return n
-	}
-	for range number() {
-		text := make([]byte, number()+len("\r\n"))
-		if err == nil {
-			_, err = io.ReadFull(in, text)
-		}
-		words = append(words, strings.TrimSpace(string(text)))
-	}
-	return words, err
-}
-
-// said reports whether a command with these words has arrived.
-func (f *fakeServer) said(words string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.ContainsFunc(f.commands, func(c string) bool { return strings.Contains(c, words) })
-}
-
-// all returns the commands so far.
-func (f *fakeServer) all() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.commands)
+	return here
 }
 
 // noCluster is the answer of a single server to a query for slots.
