@@ -69,17 +69,3 @@ func TestATestInVirtualTimeThatHangsEndsTheProcess(t *testing.T) {
 		}
 	})
 }
-
-func TestAwaitFailsATestThatWouldHang(t *testing.T) {
-	if os.Getenv(child) == "" {
-		out, passed := again(t, t.Name(), "-test.short=false", "RLOCK_HANG=100ms")
-		assert.False(t, passed)
-		assert.Contains(t, out, "start_test.go")
-		assert.Contains(t, out, "redistest: nothing has come for 100ms")
-		return
-	}
-	come := make(chan int, 1)
-	come <- 1
-	assert.Equal(t, 1, redistest.Await(t, come))
-	redistest.Await(t, come)
-}

@@ -3,11 +3,7 @@ package driver
 import (
 	"context"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"log/slog"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -276,42 +272,6 @@ lock=orders:42 want=Gone place=Out wanted=Gone was=Owner
 			assert.Equal(t, want, text.String())
 		})
 	}
-}
-
-// Each of these states of a tenure is written in one file.
-func TestEachStateIsWrittenInOneFile(t *testing.T) {
-	home := map[string]string{
-		"alarm": "keeper.go", "state": "keeper.go", "text": "run.go",
-		"tracking": "tracking.go", "verifiedAt": "tracking.go",
-	}
-	names, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	written := make(map[string]bool)
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		require.NoError(t, err)
-		ast.Inspect(file, func(n ast.Node) bool {
-			assign, ok := n.(*ast.AssignStmt)
-			if !ok || assign.Tok == token.DEFINE {
-				return true
-			}
-			for _, e := range assign.Lhs {
-				field, ok := e.(*ast.SelectorExpr)
-				if !ok || home[field.Sel.Name] == "" {
-					continue
-				}
-				if of, ok := field.X.(*ast.Ident); ok && of.Name == "k" { // a work
-					written[field.Sel.Name] = true
-					assert.Equal(t, home[field.Sel.Name], name, "%s is written", field.Sel.Name)
-				}
-			}
-			return true
-		})
-	}
-	assert.Len(t, written, len(home))
 }
 
 // A client may hold a hundred thousand locks: what each of them needs keeps to a size of Go's

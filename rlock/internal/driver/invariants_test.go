@@ -98,60 +98,6 @@ func losesALook(l *lockState, now core.Now) {
 	l.shard.core.TakeEffects(now)
 }
 
-// Where many calls wait, not each exit looks at all of them.
-func TestACallThatSleepsTooLongInACrowdIsFound(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		c, _, _, leave := contended(t, f)
-		ctx, leaveAll := context.WithCancel(t.Context())
-		for range 10 * checkedAtOnce {
-			takes(ctx, c.lock())
-		}
-		synctest.Wait()
-		l, _ := c.enterIfAny(c.lock().Name, 0)
-		every := rulesOf(c).checkShard(l.shard) / checkedAtOnce
-		require.Greater(t, every, 1)
-		rulesOf(l.shard.client).assertedOf(l.shard).spared = 0
-		l.shard.exit(l)
-		exits, broken := 0, ""
-		losesALook(l, l.shard.lock())
-		for exits < 100 && broken == "" {
-			exits++
-			broken = foundBy(func() { l.shard.exit(l) })
-			l.shard.lock()
-		}
-		for w := range l.Waiters {
-			w.Tag.(*waiter).wake()
-		}
-		l.shard.exit(l)
-		assert.Contains(t, broken, "rule 1")
-		assert.Equal(t, every, exits)
-		leaveAll()
-		leave()
-		time.Sleep(5 * time.Minute)
-	})
-}
-
-func TestALossThatIsNotToldIsFound(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		c := f.join(nil)
-		told := make(chan struct{})
-		_, err := c.lock().Hold(t.Context(), t.Context(), Request{
-			Owner: contract.NewHandleOwner(), AcquireOptions: contract.AcquireOptions{Wait: contract.Forever, Lease: time.Second}, Lost: func(error) { <-told },
-		})
-		require.NoError(t, err)
-		o, waits := takes(t.Context(), c.lock())
-		time.Sleep(10 * time.Second)
-		l, _ := c.enterIfAny(c.lock().Name, 0)
-		earlier := earlierLosses{last: l.shard.losses}
-		l.shard.exit(l)
-		returns := func() { c.awaitReports(l.name, core.OwnerID(o.ID), &earlier) } // earlier lacks the report, so this does not wait for it
-		assert.Contains(t, foundBy(returns), "rule 3")
-		close(told)
-		require.NoError(t, <-waits)
-		assert.Empty(t, foundBy(returns))
-	})
-}
-
 func TestACallThatFailsWithoutAnErrorIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
@@ -174,18 +120,6 @@ func TestACommandWithoutASlotIsFound(t *testing.T) {
 		assert.Empty(t, foundBy(func() { c.witness.polled(&cmd, limit) }))
 		c.witness.noteAnswerArrived(&cmd)
 		slot.FreeSlot()
-	})
-}
-
-func TestASecondAnswerIsFound(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		c := f.join(nil)
-		_, got := takes(t.Context(), c.lock())
-		require.NoError(t, <-got)
-		l, _ := c.enterIfAny(c.lock().Name, 0)
-		cmd := core.Command{Op: core.Acquire, Ticket: core.Ticket{ID: l.Held().ID}}
-		assert.Contains(t, foundBy(func() { c.witness.noteAnswerArrived(&cmd) }), "rule 4")
-		l.shard.exit(l)
 	})
 }
 

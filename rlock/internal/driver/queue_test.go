@@ -789,37 +789,6 @@ func TestTheTicketAfterAShortTurnIsBrief(t *testing.T) {
 	}
 }
 
-// A client that stands still when it is granted the lock, for its second ticket as well as for its
-// first, costs the others one claim: a brief one of 0.5 s. Redis counts it as one that listens.
-func TestAStoppedClientCostsTheOthersOneClaim(t *testing.T) {
-	for brief, costs := range map[bool]time.Duration{true: briefClaim, false: claimLease} {
-		for _, kind := range []KindID{PlainKind, FencedKind, FairKind, ReadWriteKind, SemaphoreKind} {
-			bubbleOf(t, kind, func(t *testing.T, f *fake) {
-				if kind == SemaphoreKind {
-					f.most = 1
-				}
-				here, there := f.join(nil), f.join(nil)
-				req := request(contract.NewHandleOwner())
-				req.Lease = briefClaim // as one that was granted the lock for a claim
-				h, err := there.lock().Hold(t.Context(), t.Context(), req)
-				require.NoError(t, err)
-				const stopped = 7
-				f.server.Listens, f.server.QueueEnds = f.server.Listens.With(stopped), server.Time(time.Since(f.start)+queueTime)
-				for n := range uint64(2) {
-					f.server.Queue = append(f.server.Queue, core.Ticket{ID: core.ID{Client: stopped, N: 1 + n}, Owner: 1, Brief: brief})
-				}
-				o, got := takes(t.Context(), here.lock())
-				synctest.Wait()
-				released := time.Now()
-				require.NoError(t, h.Release(t.Context()))
-				require.NoError(t, <-got)
-				assert.InDelta(t, costs, time.Since(released), float64(5*time.Millisecond), "%v, brief: %v", kind, brief)
-				require.NoError(t, here.lock().Unlock(t.Context(), o))
-			})
-		}
-	}
-}
-
 // A shard keeps no more than so many locks with short turns in mind.
 func TestLocksWithShortTurnsAreForgottenWhenTheyAreTooMany(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {

@@ -4,8 +4,6 @@ package redisson_test
 
 import (
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -57,102 +55,6 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 // The keys, fields, channels and messages that other clients of the same lock see, above all
 // Redisson.
 
-func TestTheHashShowsTheOwnerItsDepthAndTheNextOneAfterAHandOff(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		client := s.NewClient(testbed.WithLease(time.Hour))
-		lock, owner := client.NewLock(testbed.Key), rlock.NewOwner()
-		require.NoError(t, lock.Lock(s.Ctx))
-		mine := s.AwaitHash(client, testbed.GoroutineID(), "1")
-		ctx, queued := testbed.Queueing(rlock.WithOwner(s.Ctx, owner))
-		next := testbed.Start(func() error { return lock.Lock(ctx) })
-		redistest.Await(t, queued)
-		require.NoError(t, lock.Unlock(s.Ctx))
-		require.NoError(t, redistest.Await(t, next))
-		theirs := s.AwaitHash(client, fmt.Sprint(owner), "1")
-		assert.Equal(t, uuidOf(mine), uuidOf(theirs), "one tenure")
-		require.NoError(t, lock.Lock(ctx))
-		require.NoError(t, lock.Lock(ctx))
-		for depth := 3; depth > 0; depth-- {
-			s.AwaitHash(client, fmt.Sprint(owner), fmt.Sprint(depth))
-			require.NoError(t, lock.Unlock(ctx))
-		}
-		assert.Zero(t, s.Number("EXISTS", testbed.Key))
-
-		require.NoError(t, lock.Lock(s.Ctx))
-		again := s.AwaitHash(client, testbed.GoroutineID(), "1")
-		assert.NotEqual(t, uuidOf(mine), uuidOf(again), "a late command of one tenure must not touch the next")
-		require.NoError(t, lock.Unlock(s.Ctx))
-	})
-}
-
-func uuidOf(field string) string {
-	uuid, _, _ := strings.Cut(field, ":")
-	return uuid
-}
-
-func TestEveryReleasePublishesOneZeroAndNothingElseIsPublished(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		foreign := s.Listen(s.Family(), testbed.Channel)
-		lock := s.NewLock(func(c *rlock.Config) { c.Advanced.HandoffLimit, c.Advanced.HandoffTime = 1000, time.Hour })
-		for range 3 {
-			require.NoError(t, lock.Lock(s.Ctx))
-		}
-		require.NoError(t, lock.Unlock(s.Ctx))
-		require.NoError(t, lock.Unlock(s.Ctx))
-		assert.ErrorIs(t, lock.Unlock(rlock.WithOwner(s.Ctx, rlock.NewOwner())), rlock.ErrNotHeld)
-		assert.Empty(t, foreign.Heard(), "nested unlocks, and unlocks of other owners")
-		require.NoError(t, lock.Unlock(s.Ctx))
-		assert.Equal(t, []string{"00"}, foreign.Heard())
-
-		// The listener is a foreign client that waits, for which an acquire may begin a window.
-		// That is published as well.
-		acquire := func() {
-			require.NoError(t, lock.Lock(s.Ctx))
-			foreign.Heard()
-		}
-		acquire()
-		assert.True(t, testbed.Frees(t, s.Ctx, lock))
-		assert.False(t, testbed.Frees(t, s.Ctx, lock))
-		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrLost)
-		assert.Equal(t, []string{"00"}, foreign.Heard(), "by force")
-
-		acquire()
-		var others sync.WaitGroup
-		for range 5 {
-			ctx, queued := testbed.Queueing(s.Ctx)
-			others.Go(func() {
-				assert.NoError(t, lock.Lock(ctx))
-				assert.NoError(t, lock.Unlock(ctx))
-			})
-			redistest.Await(t, queued)
-		}
-		require.NoError(t, lock.Unlock(s.Ctx))
-		others.Wait()
-		assert.Equal(t, []string{"00"}, foreign.Heard(), "once, after five hand-offs")
-	})
-}
-
-func TestAForeignOwnerKeepsUsOutAndItsMessageWakesUs(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		client, w := s.NewClient(), testbed.Awakening{Site: s}
-		for round := range 4 {
-			name := fmt.Sprintf("orders:%d", round)
-			lock, channel := client.NewLock(name), "redisson_lock__channel:{"+name+"}"
-			s.Set(name, "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7", time.Hour)
-			assert.False(t, s.IsFree(lock))
-			assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrNotHeld)
-
-			waiter := testbed.Start(func() error { return lock.Do(s.Ctx, testbed.Nothing) })
-			s.AwaitListeners(1, s.Family(), channel)
-			w.By(waiter, func() {
-				s.Number("DEL", name)
-				s.Number(s.Family().Publish, channel, "0")
-			})
-		}
-		w.Check()
-	})
-}
-
 // Other programs may have changed the key, or publish on the channel: Redisson's other locks
 // of the same name, other versions of it, operators with redis-cli.
 
@@ -186,42 +88,6 @@ func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
 			assert.Greater(t, s.Number("PTTL", testbed.Key), (time.Hour - testbed.Hang).Milliseconds(), what)
 			s.Number("DEL", testbed.Key)
 		}
-	})
-}
-
-// The name of a lock is a key, which may belong to another program.
-func TestAKeyWithOtherDataIsRefusedByEachKindAndLeftAsItIs(t *testing.T) {
-	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
-		s := testbed.At(t, server)
-		client := s.NewClient()
-		for what, data := range map[string]struct{ write, read []string }{
-			"a string":                          {[]string{"SET", "precious"}, []string{"GET"}},
-			"a list":                            {[]string{"RPUSH", "precious"}, []string{"LRANGE", "0", "-1"}},
-			"a hash":                            {[]string{"HSET", "status", "new"}, []string{"HGETALL"}},
-			"a hash with a mode":                {[]string{"HSET", "mode", "read", "retries", "5"}, []string{"HGETALL"}},
-			"a hash with another mode":          {[]string{"HSET", "retries", "5", "mode", "write"}, []string{"HGETALL"}},
-			"a hash of a mode alone":            {[]string{"HSET", "mode", "read"}, []string{"HGETALL"}},
-			"a sorted set, by the past":         {[]string{"ZADD", "10", "alice", "20", "bob"}, []string{"ZRANGE", "0", "-1", "WITHSCORES"}},
-			"a sorted set, by the time to come": {[]string{"ZADD", "9999999999999", "alice"}, []string{"ZRANGE", "0", "-1", "WITHSCORES"}},
-		} {
-			require.NoError(t, s.Do(data.write[0], testbed.Key, data.write[1:]...).Error())
-			read := func() any {
-				reply, err := s.Do(data.read[0], testbed.Key, data.read[1:]...).ToAny()
-				require.NoError(t, err)
-				return reply
-			}
-			before := read()
-			for kind, of := range testbed.LocksOf() {
-				lock := of(client)
-				require.ErrorIs(t, lock.Lock(s.Ctx), rlock.ErrWrongType, "%s, %s", what, kind)
-				require.ErrorIs(t, testbed.ErrorOf(lock.TryLock(s.Ctx)), rlock.ErrWrongType, "%s, %s", what, kind)
-				require.ErrorIs(t, testbed.ErrorOf(lock.ForceUnlock(s.Ctx)), rlock.ErrWrongType, "%s, %s", what, kind)
-				require.Equal(t, before, read(), "%s, %s", what, kind)
-				require.EqualValues(t, -1, s.Number("PTTL", testbed.Key), "%s, %s", what, kind)
-			}
-			s.Number("DEL", testbed.Key)
-		}
-		require.NoError(t, client.Close(), "nothing of the locks is to be released")
 	})
 }
 
