@@ -84,6 +84,7 @@ type comparison struct {
 	known     []core.Ticket
 	resumed   core.Command // the last Resume
 	next      [modelClients]uint64
+	lined     bool // each ticket has a note, most a line
 	log       []string
 	tolerance time.Duration
 	last      server.Time
@@ -133,6 +134,7 @@ func (c *comparison) start(n uint64) {
 	c.server = server.Server{Config: &c.config}
 	c.begins()
 	c.resumed = core.Command{}
+	c.lined = n%16 == 15
 	c.known, c.next, c.log, c.tolerance = nil, [modelClients]uint64{}, nil, 0
 	if !c.on.exact() {
 		c.tolerance = 2 * time.Millisecond
@@ -443,7 +445,9 @@ func (k *modelKind) call(c core.Command) wire.Call {
 
 // fresh returns a tenure that is new.
 func (c *comparison) fresh(client uint32) core.Ticket {
-	c.next[client]++
+	if c.next[client]++; c.lined {
+		c.next[client] += 2
+	}
 	t := core.Ticket{ID: core.ID{Client: client, N: c.next[client]}, Owner: 1, Polls: c.random.IntN(4) == 0}
 	if c.model == server.ReadWrite && c.random.IntN(2) == 0 {
 		t.Mode = core.Shared
