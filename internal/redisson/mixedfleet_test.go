@@ -2,6 +2,7 @@ package redisson_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
 )
 
 // Turns in a fleet of Java and Go processes that contend for one plain lock without pauses.
@@ -29,83 +31,85 @@ type fleet struct {
 	kind                redisson.Kind
 	fair                bool          // the Go clients have fair locks
 	late                bool          // Java comes a second after Go
-	pause               time.Duration // of a Java thread before each section, at most
-	trying              bool          // the Java threads call tryLock until they have the lock
+	pause               time.Duration // of a Java thread after each section, at most
+	trying              bool          // the Java threads call tryLock until they have the lock, with a millisecond between two calls
 	counted             bool          // Redis knows that the threads wait: they have their part
 }
 
-// contends returns what the Java process had and what each Go client had. The longest wait
-// is that of any of its threads or goroutines.
-func (f fleet) contends(s *scene) (java redisson.Share, golang []redisson.Share) {
-	name := s.fresh()
+// A share is what a process had of a lock.
+type share struct {
+	sections int
+	longest  time.Duration // the longest wait of any of its threads or goroutines
+}
+
+// A rival is a thread of a fleet.
+type rival struct {
+	*thread
+	fleet
+}
+
+func (r rival) do(kind redisson.Kind, lock, verb string, args []string) (string, error) {
+	for verb == "lock" && r.trying {
+		if got, err := r.thread.do(kind, lock, "tryLock", nil); err != nil || got == "true" {
+			return "", err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	got, err := r.thread.do(kind, lock, verb, args)
+	if verb == "unlock" {
+		time.Sleep(rand.N(r.pause + 1))
+	}
+	return got, err
+}
+
+// contends returns what the Java processes had and what each Go client had.
+func (f fleet) contends(s *scene) (java share, golang []share) {
+	lock, end := s.fresh(), time.Now().Add(mixedTime)
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	javas := []*redisson.Process{s.java}
-	for len(javas) < f.processes {
-		javas = append(javas, s.startJava())
+	join := func(to *share, a actor, kind redisson.Kind) {
+		all.Go(func() {
+			n, longest := s.again(a, kind, lock, end, func(string) error { time.Sleep(mixedSection); return nil })
+			mu.Lock()
+			defer mu.Unlock()
+			to.sections, to.longest = to.sections+n, max(to.longest, longest)
+		})
 	}
-	add := func(to *redisson.Share, part redisson.Share) {
-		mu.Lock()
-		defer mu.Unlock()
-		to.Sections += part.Sections
-		to.Longest = max(to.Longest, part.Longest)
+	kind := redisson.Plain
+	if f.fair {
+		kind = redisson.Fair
 	}
-	golang = make([]redisson.Share, f.clients)
-	end := time.Now().Add(mixedTime)
-	for i := range f.clients {
-		lock := s.startGo().NewLock(name)
-		if f.fair {
-			lock = s.startGo().NewFairLock(name)
-		}
+	golang = make([]share, f.clients)
+	for i := range golang {
+		client := s.startGo()
 		for range f.goroutines {
-			all.Go(func() {
-				var share redisson.Share
-				for ; time.Now().Before(end); share.Sections++ {
-					asked := time.Now()
-					if !assert.NoError(s.t, lock.Lock(s.ctx)) {
-						return
-					}
-					share.Longest = max(share.Longest, time.Since(asked))
-					time.Sleep(mixedSection)
-					if !assert.NoError(s.t, lock.Unlock(s.ctx)) {
-						return
-					}
-				}
-				add(&golang[i], share)
-			})
+			join(&golang[i], &owner{client: client, ctx: rlock.WithOwner(s.ctx, rlock.NewOwner())}, kind)
 		}
 	}
-	left := mixedTime
 	if f.late {
 		time.Sleep(time.Second)
-		left -= time.Second
 	}
-	for _, process := range javas {
+	for process := range max(f.processes, 1) {
+		jvm := s.java
+		if process > 0 {
+			jvm = s.startJava()
+		}
 		for i := range f.threads {
-			all.Go(func() {
-				share, err := process.Thread(fmt.Sprint("fleet ", i)).With(f.kind).Contend(name, mixedSection, f.pause, left, f.trying)
-				assert.NoError(s.t, err)
-				add(&java, share)
-			})
+			join(&java, rival{&thread{Thread: jvm.Thread(fmt.Sprint("fleet ", i))}, f}, f.kind)
 		}
 	}
 	all.Wait()
-	sections := java.Sections
-	for _, share := range golang {
-		sections += share.Sections
-	}
-	s.t.Logf("%d sections in %v: Java %d (%.2f of its fair part, longest wait %v), Go %v",
-		sections, mixedTime, java.Sections, f.part(java, golang), java.Longest, golang)
+	s.t.Logf("in %v: Java %v (%.2f of its fair part), Go %v", mixedTime, java, f.part(java, golang), golang)
 	return java, golang
 }
 
 // part returns how much of their fair part the Java processes had.
-func (f fleet) part(java redisson.Share, golang []redisson.Share) float64 {
-	sections, processes := java.Sections, max(f.processes, 1)
+func (f fleet) part(java share, golang []share) float64 {
+	sections, processes := java.sections, max(f.processes, 1)
 	for _, share := range golang {
-		sections += share.Sections
+		sections += share.sections
 	}
-	return float64(java.Sections) / float64(sections) * float64(processes+f.clients) / float64(processes)
+	return float64(java.sections) / float64(sections) * float64(processes+f.clients) / float64(processes)
 }
 
 // Each process has its part, and no thread waits for long. Redis cannot count clients of Redisson
@@ -146,12 +150,12 @@ func TestMixedFleetsTakeTurns(t *testing.T) {
 func (f fleet) takesTurns(s *scene) {
 	java, golang := f.contends(s)
 	if !f.counted {
-		assert.Less(s.t, java.Longest, 4*time.Second)
+		assert.Less(s.t, java.longest, 4*time.Second)
 		return
 	}
 	assert.InDelta(s.t, 1, f.part(java, golang), 0.4, "Java's part of its fair part")
 	for _, share := range append(golang, java) {
-		assert.Less(s.t, share.Longest, 3*time.Second)
+		assert.Less(s.t, share.longest, 3*time.Second)
 	}
 }
 

@@ -69,10 +69,6 @@ type command struct {
 	WaitMillis  int64  `json:"waitMillis,omitempty"`
 	LeaseMillis int64  `json:"leaseMillis,omitempty"`
 	Counter     string `json:"counter,omitempty"`
-
-	SectionMillis int64 `json:"sectionMillis,omitempty"`
-	PauseMillis   int64 `json:"pauseMillis,omitempty"`
-	Trying        bool  `json:"trying,omitempty"`
 }
 
 type answer struct {

@@ -24,29 +24,24 @@ func TestAServerThatIsNotThereIsAnError(t *testing.T) {
 	assert.ErrorIs(t, err, redisson.ErrEnded)
 }
 
-func threads(s *scene) {
-	lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
-	require.NoError(s.t, one.Lock(lock, 0))
-	require.NoError(s.t, s.java.Thread("one").Lock(lock, 0))
-	gives(s.t, 2)(one.HoldCount(lock))
-	gives(s.t, false)(two.TryLock(lock, 0, 0))
-
-	var e *redisson.Exception
-	require.ErrorAs(s.t, two.Unlock(lock), &e)
-	assert.Equal(s.t, "java.lang.IllegalMonitorStateException", e.Class)
-	assert.Contains(s.t, e.Message, "not locked by current thread")
-}
-
 func TestCallsOfAProcessThatHasEndedFail(t *testing.T) {
 	withNewest(t, setting{}, func(s *scene) {
-		lock, one, two := s.fresh(), s.java.Thread("one"), s.java.Thread("two")
-		require.NoError(s.t, one.Lock(lock, 0))
-		waiter := s.start(func() error { return two.Lock(lock, 0) })
-		s.awaitWaiter(lock)
+		lock, two := s.fresh(), s.java.Thread("two")
+		do := func(t redisson.Thread, method string) error {
+			_, err := t.Do(redisson.Call{Method: method, Name: lock})
+			return err
+		}
+		require.NoError(s.t, do(s.java.Thread("one"), "lock"))
+		require.NoError(s.t, do(s.java.Thread("one"), "lock"), "it is the same thread")
+		var e *redisson.Exception
+		require.ErrorAs(s.t, do(two, "unlock"), &e)
+		assert.Contains(s.t, e.Message, "not locked by current thread")
+		waiter := s.start(func() error { return do(two, "lock") })
+		s.awaitAsleep(two)
 		s.java.Kill()
 		redistest.Await(s.t, waiter.done)
 		assert.ErrorIs(s.t, waiter.err, redisson.ErrEnded)
-		assert.ErrorIs(s.t, one.Unlock(lock), redisson.ErrEnded)
+		assert.ErrorIs(s.t, do(s.java.Thread("one"), "unlock"), redisson.ErrEnded)
 		s.java.Kill() // again
 	})
 }

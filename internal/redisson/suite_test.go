@@ -63,7 +63,6 @@ type scene struct {
 // A setting is how both sides are configured, where not by default.
 type setting struct {
 	version  redisson.Version
-	kind     redisson.Kind // of the locks
 	lease    time.Duration // of the watchdogs
 	sharding redisson.Sharding
 	pubSub   rlock.PubSub
@@ -72,71 +71,39 @@ type setting struct {
 	listensAtReplicas bool // Redisson's subscriptionMode=SLAVE, with one primary
 }
 
-func (c setting) with(version redisson.Version) setting {
-	c.version = version
-	return c
-}
-
 var versions = []redisson.Version{redisson.V3, redisson.V4}
 
-// withBoth runs the test with either version of Redisson, each on a server of
-// its own. To start a JVM costs more than most tests do with it: what fits the
-// same setting, and breaks nothing, is better one test.
+// withBoth runs the test with either version of Redisson on a server. To start a JVM costs more than most
+// tests do with it: what fits the same setting is better one test.
 func withBoth(t *testing.T, c setting, run func(s *scene)) {
-	withEach(t, versions, c, run)
+	with(t, redistest.Standalone(t), versions, c, run)
 }
 
 // withNewest runs the test with the newest version alone: Redisson itself is its subject.
 func withNewest(t *testing.T, c setting, run func(s *scene)) {
-	withEach(t, versions[len(versions)-1:], c, run)
+	with(t, redistest.Standalone(t), versions[len(versions)-1:], c, run)
 }
 
-func withNewestInACluster(t *testing.T, c setting, run func(s *scene)) {
-	t.Parallel()
-	run(stage(t, redistest.Cluster(t), c.with(versions[len(versions)-1])))
-}
-
-// withOldAndNew is withBoth with the oldest version in place of the last one before the newest: for
-// what differs between those.
+// withOldAndNew is withBoth with the oldest version in place of the last one before the newest: for what
+// differs between those.
 func withOldAndNew(t *testing.T, c setting, run func(s *scene)) {
+	old := []redisson.Version{redisson.Oldest, redisson.V4}
 	if *other != "" {
-		withBoth(t, c, run)
-		return
+		old = versions
 	}
-	withEach(t, []redisson.Version{redisson.Oldest, redisson.V4}, c, run)
+	with(t, redistest.Standalone(t), old, c, run)
 }
 
-func withEach(t *testing.T, versions []redisson.Version, c setting, run func(s *scene)) {
+func with(t *testing.T, server *redistest.Server, versions []redisson.Version, c setting, run func(s *scene)) {
 	t.Parallel()
 	for _, version := range versions {
 		t.Run(string(version), func(t *testing.T) {
 			t.Parallel()
-			run(stage(t, redistest.Standalone(t), c.with(version)))
+			c := c
+			c.version = version
+			run(stage(t, server, c))
 		})
 	}
-}
-
-// withBothInACluster is withBoth on one Cluster, one version after the other.
-func withBothInACluster(t *testing.T, c setting, run func(s *scene)) {
-	t.Parallel()
-	server := redistest.Cluster(t)
-	for _, version := range versions {
-		t.Run(string(version), func(t *testing.T) { run(stage(t, server, c.with(version))) })
-	}
-}
-
-// withBothAtOnceInACluster is withBothInACluster for what mostly waits, and neither breaks
-// a node that the other version uses nor counts what all do there.
-func withBothAtOnceInACluster(t *testing.T, c setting, run func(s *scene)) {
-	t.Parallel()
-	server := redistest.Cluster(t)
-	var both sync.WaitGroup
-	for _, version := range versions {
-		both.Go(func() {
-			t.Run(string(version), func(t *testing.T) { run(stage(t, server, c.with(version))) })
-		})
-	}
-	both.Wait()
 }
 
 // stage brings both sides onto the server.
@@ -154,21 +121,6 @@ func stage(t *testing.T, server *redistest.Server, c setting) *scene {
 		s.nodes = append(s.nodes, node.Client(t))
 	}
 	return s
-}
-
-// eachWay runs a sub-test in which Go has the lock first, and one in which Java has.
-func (s *scene) eachWay(run func(s *scene, first, second side)) {
-	java, golang := s.thread("one"), s.golang()
-	s.run("Go first", func(s *scene) { run(s, golang, java) })
-	s.run("Java first", func(s *scene) { run(s, java, golang) })
-}
-
-// eachWayAtOnce is eachWay for what mostly waits.
-func (s *scene) eachWayAtOnce(run func(s *scene, first, second side)) {
-	s.atOnce(map[string]func(s *scene){
-		"Go first":   func(s *scene) { run(s, s.golang(), s.thread("second")) },
-		"Java first": func(s *scene) { run(s, s.thread("first"), s.golang()) },
-	})
 }
 
 // atOnce runs sub-tests side by side, which mostly wait: a sub-test that calls Parallel
@@ -189,13 +141,6 @@ func (s *scene) run(title string, run func(s *scene)) {
 func (s *scene) in(t *testing.T) *scene {
 	sub := *s
 	sub.t = t
-	return &sub
-}
-
-// of returns the same scene, whose sides are about locks of that kind.
-func (s *scene) of(k redisson.Kind) *scene {
-	sub := *s
-	sub.setting.kind = k
 	return &sub
 }
 
@@ -255,16 +200,21 @@ func (s *scene) fresh() string {
 
 var lockNumber atomic.Int64
 
-// awaitWaiter returns when a client is subscribed to the channel of the lock, as
-// those that wait for it are, in either family of commands, on any node.
-func (s *scene) awaitWaiter(lock string) {
+// awaitWaiter returns when a client is subscribed to the channel of a name, as those that wait for it
+// are, in either family of commands, on any node.
+func (s *scene) awaitWaiter(kind redisson.Kind, name string) {
 	s.t.Helper()
-	s.awaitChannel(s.channelOf(lock))
-}
-
-// awaitChannel returns when a client is subscribed to the channel.
-func (s *scene) awaitChannel(channel string) {
-	s.t.Helper()
+	channel := "redisson_lock__channel:"
+	switch kind {
+	case redisson.Read, redisson.Write:
+		channel = "redisson_rwlock:"
+	case redisson.Semaphore, redisson.Permits:
+		channel = "redisson_sc:"
+	}
+	if name = s.setting.prefix + name; !strings.Contains(name, "{") {
+		name = "{" + name + "}"
+	}
+	channel += name
 	require.Eventually(s.t, func() bool {
 		for _, node := range s.nodes {
 			for _, count := range s.counts {
@@ -278,32 +228,14 @@ func (s *scene) awaitChannel(channel string) {
 	}, redistest.Hang, time.Millisecond, "no waiter at %q", channel)
 }
 
-// channelOf returns the channel of the messages that wake the lock's waiters.
-func (s *scene) channelOf(lock string) string {
-	channel := "redisson_lock__channel:"
-	if s.setting.kind == redisson.Read || s.setting.kind == redisson.Write {
-		channel = "redisson_rwlock:"
-	}
-	if strings.Contains(lock, "{") {
-		return channel + lock
-	}
-	return channel + "{" + lock + "}"
-}
-
-// awaitAsleep returns when the waiter for the lock needs a message, or the end of the lease,
-// to go on. One of Redisson's that has subscribed may not be so far: a message to all readers
-// before it sleeps does not wake it.
-func (s *scene) awaitAsleep(waiter side, lock string) {
+// awaitAsleep returns when a thread that waits needs a message, or the end of the lease, to go on. One
+// that has subscribed may not be so far: a message to all readers before it sleeps does not wake it.
+func (s *scene) awaitAsleep(waiter redisson.Thread) {
 	s.t.Helper()
-	java, ok := waiter.(redisson.Thread)
-	if !ok {
-		s.awaitWaiter(lock)
-		return
-	}
 	require.Eventually(s.t, func() bool {
-		asleep, err := java.IsAsleep()
+		asleep, err := waiter.IsAsleep()
 		return err == nil && asleep
-	}, redistest.Hang, time.Millisecond, "it does not sleep at %q", lock)
+	}, redistest.Hang, time.Millisecond, "it does not sleep")
 }
 
 // A call is one that is under way in a goroutine of its own.
@@ -335,70 +267,6 @@ func (c *call) succeeds() time.Time {
 	require.NoError(c.s.t, c.err)
 	return c.ended
 }
-
-// A side is one owner of locks, in Java or in Go, as the other one's contender:
-// what both can do, so that a test can be run each way round.
-type side interface {
-	Lock(lock string, lease time.Duration) error // lease 0: the watchdog
-	TryLock(lock string, wait, lease time.Duration) (bool, error)
-	Unlock(lock string) error
-	ForceUnlock(lock string) (bool, error)
-	IsLocked(lock string) (bool, error)
-	IsHeld(lock string) (bool, error)
-	HoldCount(lock string) (int, error)
-	TTL(lock string) (time.Duration, error)
-}
-
-var _ side = redisson.Thread{}
-
-// thread returns the thread of that name in the scene's process.
-func (s *scene) thread(name string) redisson.Thread { return s.java.Thread(name).With(s.setting.kind) }
-
-// An owner is the Go side.
-type owner struct {
-	ctx context.Context // carries the rlock.Owner
-	of  func(lock string) *rlock.Lock
-}
-
-// golang returns a new owner in the scene's client.
-func (s *scene) golang() side {
-	o := owner{ctx: rlock.WithOwner(s.ctx, rlock.NewOwner())}
-	switch s.setting.kind {
-	case redisson.Fenced:
-		o.of = func(lock string) *rlock.Lock { return s.client.NewFencedLock(lock) }
-	case redisson.Read:
-		o.of = func(lock string) *rlock.Lock { return s.client.NewReadWriteLock(lock).Read() }
-	case redisson.Write:
-		o.of = func(lock string) *rlock.Lock { return s.client.NewReadWriteLock(lock).Write() }
-	default:
-		o.of = func(lock string) *rlock.Lock { return s.client.NewLock(lock) }
-	}
-	return o
-}
-
-func (o owner) Lock(lock string, lease time.Duration) error {
-	return o.of(lock).LockFor(o.ctx, lease)
-}
-
-func (o owner) TryLock(lock string, wait, lease time.Duration) (bool, error) {
-	return o.of(lock).TryLockFor(o.ctx, wait, lease)
-}
-
-func (o owner) Unlock(lock string) error { return o.of(lock).Unlock(o.ctx) }
-
-func (o owner) ForceUnlock(lock string) (bool, error) {
-	return o.of(lock).ForceUnlock(o.ctx)
-}
-
-func (o owner) IsLocked(lock string) (bool, error) { return o.of(lock).IsLocked(o.ctx) }
-
-func (o owner) IsHeld(lock string) (bool, error) { return o.of(lock).IsHeld(o.ctx), nil }
-
-func (o owner) HoldCount(lock string) (int, error) {
-	return o.of(lock).HoldCount(o.ctx), nil
-}
-
-func (o owner) TTL(lock string) (time.Duration, error) { return o.of(lock).TTL(o.ctx) }
 
 // gives requires that a call succeeds and returns the value.
 func gives[T any](t testing.TB, want T) func(got T, err error) {

@@ -27,68 +27,74 @@ const keptLease = 2 * shortLease
 func TestTheWatchdogKeepsTheOtherOutUntilItsProcessIsKilled(t *testing.T) {
 	withBoth(t, setting{lease: keptLease}, func(s *scene) {
 		holder, reader := s.startJava(), s.startJava()
-		fenced := s.of(redisson.Fenced)
 		s.atOnce(map[string]func(s *scene){
-			"a lock of Go":          keeping(s.golang(), s.thread("1")),
-			"a lock of Java":        keeping(s.thread("2"), s.golang()),
-			"a fenced lock of Go":   keeping(fenced.golang(), fenced.thread("3")),
-			"a fenced lock of Java": keeping(fenced.thread("4"), fenced.golang()),
-			"a reader in Go":        keeping(s.goBoth().read, s.javaBoth("5").write),
-			"a reader in Java":      keeping(s.javaBoth("6").read, s.goBoth().write),
-			"a writer in Go":        keeping(s.goBoth().write, s.javaBoth("7").read),
-			"a writer in Java":      keeping(s.javaBoth("8").write, s.goBoth().read),
+			"a lock of Go":          keeping("go", redisson.Plain, redisson.Plain),
+			"a lock of Java":        keeping("java", redisson.Plain, redisson.Plain),
+			"a fenced lock of Go":   keeping("go", redisson.Fenced, redisson.Fenced),
+			"a fenced lock of Java": keeping("java", redisson.Fenced, redisson.Fenced),
+			"a reader in Go":        keeping("go", redisson.Read, redisson.Write),
+			"a reader in Java":      keeping("java", redisson.Read, redisson.Write),
+			"a writer in Go":        keeping("go", redisson.Write, redisson.Read),
+			"a writer in Java":      keeping("java", redisson.Write, redisson.Read),
 
 			"a holder in Java that is killed": func(s *scene) {
 				lock := s.fresh()
-				require.NoError(s.t, holder.Thread("one").Lock(lock, 0))
-				s.freeAfterItsLease(lock, holder.Kill, s.golang())
+				s.must(&thread{Thread: holder.Thread("one")}, redisson.Plain, lock, "lock")
+				s.freeAfterItsLease(lock, holder.Kill, s.newActor("go", lock))
 			},
 			"a holder in Go that is killed": func(s *scene) {
 				lock := s.fresh()
-				s.freeAfterItsLease(lock, s.startHolder(lock), s.thread("9"))
+				s.freeAfterItsLease(lock, s.startHolder(lock, redisson.Plain), s.newActor("java", lock))
 			},
 			"a reader in Java that is killed": func(s *scene) {
 				lock := s.fresh()
-				require.NoError(s.t, reader.Thread("one").With(redisson.Read).Lock(lock, 0))
-				s.readsOnAlone(lock, reader.Kill, s.goBoth())
+				s.must(&thread{Thread: reader.Thread("one")}, redisson.Read, lock, "lock")
+				s.readsOnAlone(lock, reader.Kill, s.newActor("go", lock))
 			},
 			"a reader in Go that is killed": func(s *scene) {
 				lock := s.fresh()
-				s.readsOnAlone(lock, s.of(redisson.Read).startHolder(lock), s.javaBoth("10"))
+				s.readsOnAlone(lock, s.startHolder(lock, redisson.Read), s.newActor("java", lock))
 			},
 		})
 	})
 }
 
 func TestInAClusterTheWatchdogKeepsTheOtherOut(t *testing.T) {
-	withNewestInACluster(t, setting{lease: keptLease}, func(s *scene) {
+	with(t, redistest.Cluster(t), versions[len(versions)-1:], setting{lease: keptLease}, func(s *scene) {
 		s.atOnce(map[string]func(s *scene){
-			"a lock of Go":   keeping(s.golang(), s.thread("1")),
-			"a lock of Java": keeping(s.thread("2"), s.golang()),
+			"a lock of Go":   keeping("go", redisson.Plain, redisson.Plain),
+			"a lock of Java": keeping("java", redisson.Plain, redisson.Plain),
 		})
 	})
 }
 
-// In keeping the first keeps the second out for longer than a lease that was renewed once
-// lasts.
-func keeping(first, second side) func(s *scene) {
+// In keeping the first keeps the second out for longer than a lease that was renewed once lasts.
+func keeping(first string, its, others redisson.Kind) func(s *scene) {
+	java, golang := others, its
+	if first == "java" {
+		java, golang = its, others
+	}
 	return func(s *scene) {
-		lock := s.fresh()
-		require.NoError(s.t, first.Lock(lock, 0))
-		gives(s.t, false)(second.TryLock(lock, keptLease*3/2, 0))
-		gives(s.t, true)(first.IsHeld(lock))
-		require.NoError(s.t, first.Unlock(lock))
+		s.plays(s.fresh(), java, golang, first, "A lock", fmt.Sprintf("B tryLock %v => false", keptLease*3/2), "A isHeldByCurrentThread => true", "A unlock")
 	}
 }
 
-// The locks of a killed process, of which TestTheWatchdogKeepsTheOtherOutUntilItsProcessIsKilled
-// has the rows.
+// must makes a call that succeeds.
+func (s *scene) must(a actor, kind redisson.Kind, lock, verb string, args ...string) (got string) {
+	s.t.Helper()
+	got, err := a.do(kind, lock, verb, args)
+	require.NoError(s.t, err)
+	return got
+}
 
 // freeAfterItsLease kills the holder while another waits for the lock.
-func (s *scene) freeAfterItsLease(lock string, kill func(), other side) {
+func (s *scene) freeAfterItsLease(lock string, kill func(), other actor) {
 	s.t.Helper()
-	waiter := s.start(func() error { return other.Lock(lock, 0) })
-	s.awaitWaiter(lock)
+	waiter := s.start(func() error {
+		_, err := other.do(redisson.Plain, lock, "lock", nil)
+		return err
+	})
+	s.awaitWaiter(redisson.Plain, lock)
 	kill()
 	looked := time.Now()
 	left, err := s.do("PTTL", lock).AsInt64()
@@ -97,22 +103,23 @@ func (s *scene) freeAfterItsLease(lock string, kill func(), other side) {
 	took := waiter.succeeds().Sub(looked)
 	s.t.Logf("killed with %d ms of its lease left, the lock was the other side's after %v", left, took)
 	assert.GreaterOrEqual(s.t, took, time.Duration(left-1)*time.Millisecond)
-	require.NoError(s.t, other.Unlock(lock))
+	s.must(other, redisson.Plain, lock, "unlock")
 }
 
-// readsOnAlone kills the reader when the other one reads too, which goes when the lease of the
-// dead one is over.
-func (s *scene) readsOnAlone(lock string, kill func(), other couple) {
+// readsOnAlone kills the reader when the other one reads too, which goes when the lease of the dead one is
+// over. It need not wait for the dead for ever.
+func (s *scene) readsOnAlone(lock string, kill func(), other actor) {
 	s.t.Helper()
-	require.NoError(s.t, other.read.Lock(lock, 0))
+	s.must(other, redisson.Read, lock, "lock")
 	kill()
-	gives(s.t, false)(s.goBoth().write.TryLock(lock, keptLease, 0)) // the living one is renewed meanwhile
+	// The living one is renewed meanwhile.
+	assert.Equal(s.t, "false", s.must(s.newActor("go", lock), redisson.Write, lock, "tryLock", keptLease.String()))
 	// Before 4.4 Redisson renews the readers of others too, also dead ones.
-	require.NoError(s.t, other.read.Unlock(lock))
+	s.must(other, redisson.Read, lock, "unlock")
 	left := time.Now()
-	require.NoError(s.t, other.write.Lock(lock, 0), "it need not wait for the dead for ever")
+	s.must(other, redisson.Write, lock, "lock")
 	s.t.Logf("the writer enters %v after the living reader left", time.Since(left))
-	require.NoError(s.t, other.write.Unlock(lock))
+	s.must(other, redisson.Write, lock, "unlock")
 }
 
 // Environment variables.
@@ -141,12 +148,12 @@ func holdUntilKilled(addr string) {
 }
 
 // startHolder starts such a process and returns when it has the lock.
-func (s *scene) startHolder(lock string) (kill func()) {
+func (s *scene) startHolder(lock string, kind redisson.Kind) (kill func()) {
 	s.t.Helper()
 	cmd, err := redistest.Self(holdAt + "=" + s.Addr())
 	require.NoError(s.t, err)
 	cmd.Env = append(cmd.Env, holdName+"="+lock)
-	if s.setting.kind == redisson.Read {
+	if kind == redisson.Read {
 		cmd.Env = append(cmd.Env, holdToRead+"=1")
 	}
 	holder, err := redistest.Converse(cmd)

@@ -2,7 +2,6 @@ package rlock;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
-import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import com.google.gson.Gson;
 import java.io.BufferedReader;
@@ -12,12 +11,9 @@ import java.io.PrintStream;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ThreadLocalRandom;
 import org.redisson.Redisson;
-import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
-import org.redisson.client.codec.StringCodec;
 
 /**
  * A program with one Redisson client and some threads, which does what lines of JSON say.
@@ -38,10 +34,7 @@ import org.redisson.client.codec.StringCodec;
  */
 public final class Driver {
 
-    /**
-     * Of no use to most calls: kind (none for RLock), waitMillis, leaseMillis (0 for the watchdog), counter, sectionMillis,
-     * pauseMillis and trying.
-     */
+    /** Of no use to most calls: kind (none for RLock), waitMillis, leaseMillis (0 for the watchdog), counter. */
     record Command(
             long id,
             String thread,
@@ -50,13 +43,7 @@ public final class Driver {
             String name,
             long waitMillis,
             long leaseMillis,
-            String counter,
-            long sectionMillis,
-            long pauseMillis,
-            boolean trying) {}
-
-    /** What a thread had of a lock, and the longest time that it waited for it. */
-    record Share(long sections, long longestMillis) {}
+            String counter) {}
 
     record Answer(long id, Object value, String exception, String message) {}
 
@@ -131,10 +118,6 @@ public final class Driver {
                 return Fenced.lockAndGetToken(lock);
             case "getToken":
                 return Fenced.getToken(lock);
-            case "count":
-                return count(lock, c);
-            case "contend":
-                return contend(lock, c);
             default:
                 throw new IllegalArgumentException("no call " + c.call());
         }
@@ -158,53 +141,5 @@ public final class Driver {
             default:
                 throw new IllegalArgumentException("no kind " + kind);
         }
-    }
-
-    /**
-     * Takes the lock again and again for so long, and adds one to a counter in Redis each time, in two commands between
-     * which only the lock keeps others out. Returns how often.
-     */
-    private long count(RLock lock, Command c) {
-        RBucket<String> counter = redisson.getBucket(c.counter(), StringCodec.INSTANCE);
-        long sections = 0;
-        for (long end = System.nanoTime() + MILLISECONDS.toNanos(c.waitMillis()); System.nanoTime() < end; sections++) {
-            lock.lock();
-            try {
-                String value = counter.get();
-                counter.set(Long.toString(value == null ? 1 : Long.parseLong(value) + 1));
-            } finally {
-                lock.unlock();
-            }
-        }
-        return sections;
-    }
-
-    /**
-     * Takes the lock again and again for so long, and keeps it for the time of a section. It waits for the lock, or tries
-     * until it has it, with a millisecond between the tries. Before each section it pauses for a random time.
-     */
-    private Share contend(RLock lock, Command c) throws InterruptedException {
-        long sections = 0;
-        long longest = 0;
-        for (long end = System.nanoTime() + MILLISECONDS.toNanos(c.waitMillis()); System.nanoTime() < end; sections++) {
-            if (c.pauseMillis() > 0) {
-                Thread.sleep(ThreadLocalRandom.current().nextLong(c.pauseMillis()));
-            }
-            long asked = System.nanoTime();
-            if (c.trying()) {
-                while (!lock.tryLock()) {
-                    Thread.sleep(1);
-                }
-            } else {
-                lock.lock();
-            }
-            longest = Math.max(longest, System.nanoTime() - asked);
-            try {
-                Thread.sleep(c.sectionMillis());
-            } finally {
-                lock.unlock();
-            }
-        }
-        return new Share(sections, NANOSECONDS.toMillis(longest));
     }
 }
