@@ -185,7 +185,7 @@ func TestLinesAndThreadsTakeTurns(t *testing.T) {
 		for _, kind := range []redisson.Kind{redisson.Plain, redisson.Fair} {
 			lock, holder, java := s.fresh(), s.java.Thread("one").With(kind), s.java.Thread("two").With(kind)
 			do := func(t redisson.Thread, method string) error {
-				_, err := t.Do(redisson.Call{Method: method, Name: lock})
+				_, err := t.Do(method, lock)
 				return err
 			}
 			require.NoError(s.t, do(holder, "lock"))

@@ -61,14 +61,12 @@ type Process struct {
 }
 
 type command struct {
-	ID          int64  `json:"id"`
-	Thread      string `json:"thread"`
-	Call        string `json:"call"`
-	Kind        Kind   `json:"kind,omitempty"`
-	Name        string `json:"name,omitempty"`
-	WaitMillis  int64  `json:"waitMillis,omitempty"`
-	LeaseMillis int64  `json:"leaseMillis,omitempty"`
-	Counter     string `json:"counter,omitempty"`
+	ID     int64  `json:"id"`
+	Thread string `json:"thread"`
+	Call   string `json:"call"`
+	Kind   Kind   `json:"kind,omitempty"`
+	Name   string `json:"name,omitempty"`
+	Args   []any  `json:"args,omitempty"`
 }
 
 type answer struct {

@@ -28,7 +28,7 @@ func TestCallsOfAProcessThatHasEndedFail(t *testing.T) {
 	withNewest(t, setting{}, func(s *scene) {
 		lock, two := s.fresh(), s.java.Thread("two")
 		do := func(t redisson.Thread, method string) error {
-			_, err := t.Do(redisson.Call{Method: method, Name: lock})
+			_, err := t.Do(method, lock)
 			return err
 		}
 		require.NoError(s.t, do(s.java.Thread("one"), "lock"))

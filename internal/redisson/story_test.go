@@ -254,22 +254,24 @@ type thread struct {
 }
 
 func (t *thread) do(kind jvm.Kind, lock, verb string, args []string) (string, error) {
-	call := jvm.Call{Method: verb, Name: lock}
-	for i, arg := range args {
-		n, number := strconv.Atoi(arg)
-		d, duration := time.ParseDuration(arg)
-		switch {
-		case number == nil:
-			call.N = n
-		case duration != nil:
-			call.ID = arg
-		case verb == "tryLock" && i == 0:
-			call.Wait = d
-		default:
-			call.Lease = d
+	var given []any
+	timed := false
+	for _, arg := range args {
+		if n, err := strconv.Atoi(arg); err == nil {
+			given = append(given, n)
+		} else if d, err := time.ParseDuration(arg); err == nil {
+			given, timed = append(given, d.Milliseconds()), true
+		} else {
+			given = append(given, arg)
 		}
 	}
-	got, err := t.With(kind).Do(call)
+	if verb == "tryLock" && len(given) == 1 {
+		given = append(given, -1) // the watchdog
+	}
+	if timed {
+		given = append(given, jvm.Milliseconds)
+	}
+	got, err := t.With(kind).Do(verb, lock, given...)
 	got = strings.Trim(strings.TrimPrefix(got, "null"), `"`)
 	if kind == jvm.Permits && verb == "acquire" {
 		t.permit = got

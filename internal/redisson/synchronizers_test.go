@@ -51,7 +51,7 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 				for range 50 {
 					// A wake-up of Redisson's may be lost: it would sleep until the next
 					// message.
-					got, err := thread.Do(jvm.Call{Method: "tryAcquire", Name: name, N: 1, Wait: 100 * time.Millisecond})
+					got, err := thread.Do("tryAcquire", name, 1, 100, jvm.Milliseconds)
 					if err != nil {
 						return err
 					}
@@ -60,7 +60,7 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 					}
 					enter()
 					inside.Add(-1)
-					if _, err := thread.Do(jvm.Call{Method: "release", Name: name, N: 1}); err != nil {
+					if _, err := thread.Do("release", name, 1); err != nil {
 						return err
 					}
 				}

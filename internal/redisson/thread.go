@@ -3,7 +3,6 @@ package redisson
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 )
 
 // A Thread is a Java thread: for Redisson, with its process, the identity of whom
@@ -41,23 +40,16 @@ func (t Thread) With(k Kind) Thread {
 	return t
 }
 
-// Do makes a call by its name in Redisson: lock, tryLock, unlock, lockAndGetToken of a lock, and those
-// of the other synchronizers; those that rlock.Driver knows. It returns the value as JSON, null if
-// there is none.
-func (t Thread) Do(c Call) (string, error) {
-	text, err := ask[json.RawMessage](t, command{
-		Call: c.Method, Name: c.Name, WaitMillis: c.Wait.Milliseconds(), LeaseMillis: c.Lease.Milliseconds() + int64(c.N), Counter: c.ID,
-	})
+// Do calls a method of the lock of that name, and lockAndGetToken and the like where there is one. The
+// arguments are numbers and strings, the last of them [Milliseconds] where the method takes a unit. It
+// returns the value as JSON, null if there is none.
+func (t Thread) Do(method, name string, args ...any) (string, error) {
+	text, err := ask[json.RawMessage](t, command{Call: method, Name: name, Args: args})
 	return string(text), err
 }
 
-// A Call is one of a method. Without a Lease there is the watchdog.
-type Call struct {
-	Method, Name string
-	Wait, Lease  time.Duration
-	N            int    // permits, or a count
-	ID           string // of a permit
-}
+// Milliseconds is the TimeUnit of that name.
+const Milliseconds = "MILLISECONDS"
 
 // IsAsleep says whether the thread waits for a lock's message, or for the end of its
 // lease, and does nothing else until then.

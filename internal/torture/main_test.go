@@ -1,10 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,103 +49,54 @@ func TestAShortRunFindsNothingAndLeavesNothingUnlessAProgramIsMissing(t *testing
 	require.NotZero(t, violations)
 }
 
-// A talk is a worker in a goroutine of the test.
-type talk struct {
-	t       *testing.T
-	in      io.WriteCloser
-	lines   *bufio.Scanner
-	ended   chan error
-	history string
-}
-
-func begin(t *testing.T, s *stage.Stage, j job) *talk {
-	t.Helper()
-	in, words := io.Pipe()
-	answers, out := io.Pipe()
-	c := &talk{t, words, bufio.NewScanner(answers), make(chan error, 1), filepath.Join(t.TempDir(), "w0.0")}
-	c.lines.Buffer(nil, 16<<20)
-	go func() {
-		c.ended <- work(in, out)
-		_ = out.Close()
-	}()
-	j.Addresses, j.Lease, j.History = s.Addresses(), time.Second, c.history
-	require.NoError(t, json.NewEncoder(words).Encode(j))
-	return c
-}
-
-func (c *talk) ask(word string, answer any) {
-	c.t.Helper()
-	_, err := fmt.Fprintln(c.in, word)
-	require.NoError(c.t, err)
-	require.True(c.t, c.lines.Scan(), word)
-	require.NoError(c.t, json.Unmarshal(c.lines.Bytes(), answer))
-}
-
-// settle lets the worker work for a while, and rest, without a problem.
-func (c *talk) settle() (s programs.Settled) {
-	c.t.Helper()
-	time.Sleep(2500 * time.Millisecond) // longer than a wave
-	c.ask("settle", &s)
-	require.Empty(c.t, s.Hung)
-	require.Empty(c.t, s.Problems)
-	return s
-}
-
-// end ends the worker, and returns the judgement of its history.
-func (c *talk) end() checker.Report {
-	c.t.Helper()
-	var problems []string
-	c.ask("end", &problems)
-	require.Empty(c.t, problems)
-	require.NoError(c.t, redistest.Await(c.t, c.ended))
-	events, err := history.ReadFiles(c.history)
-	require.NoError(c.t, err)
-	return checker.Check(events, checker.Options{Late: time.Second})
-}
-
-func open(t *testing.T, topology stage.Topology) *stage.Stage {
-	t.Helper()
-	redistest.Slow(t)
-	redistest.Standalone(t) // or skip
-	s, err := stage.Open(topology, t.TempDir())
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-	require.NoError(t, s.AllAnswer(), "the goroutines of the admin's clients exist before the worker's")
-	return s
-}
-
 // A server that loses its counter of tokens is the mutant: the history does not show that fault.
 func TestAWorkerIsToldTheTruthUntilItsServerForgetsATokenThatItGave(t *testing.T) {
-	for _, topology := range []stage.Topology{stage.Standalone, stage.Independent} {
-		t.Run(string(topology), func(t *testing.T) {
-			s := open(t, topology)
-			c := begin(t, s, job{Seed: 4, Names: 200})
-			most := c.settle().Most
-			var n idle
-			c.ask("idle", &n)
-			require.Positive(t, n.Goroutines)
-			require.Positive(t, n.AtFirst)
-			forgotten := int64(0)
-			for forgotten == 0 { // a token was given
-				c.ask("storm", &struct{}{})
-				most = max(most, c.settle().Most)
-				if topology == stage.Independent {
-					break
-				}
-				var err error
-				forgotten, err = s.Do(0, "DEL", "redisson_lock_token:{p}").AsInt64()
-				require.NoError(t, err)
-			}
-			for n := int64(0); forgotten > 0 && n < 3; { // until it is counted again
-				c.ask("storm", &struct{}{})
-				c.settle()
-				n, _ = s.Do(0, "GET", "redisson_lock_token:{p}").AsInt64()
-			}
-			require.Greater(t, most, 20, "it has many names")
-			report := c.end()
-			require.Greater(t, report.Acquired, 100)
-			require.Equal(t, forgotten > 0, report.Broken(checker.Token) > 0)
-			require.Len(t, report.Violations, report.Broken(checker.Token), "%v", report)
-		})
+	redistest.Slow(t)
+	redistest.Standalone(t) // or skip
+	s, err := stage.Open(stage.Standalone, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	path := filepath.Join(t.TempDir(), "w0.0")
+	require.NoError(t, s.Hire(workerCommand(""), answerLimit, func(int) any {
+		return job{Addresses: s.Addresses(), Seed: 4, Names: 200, Lease: time.Second, History: path}
+	}))
+	ask := func(word string, answer any) {
+		t.Helper()
+		require.NoError(t, s.Workers[0].Ask(word, answer))
 	}
+	settle := func() (most int) { // without a problem
+		t.Helper()
+		time.Sleep(2500 * time.Millisecond) // longer than a wave
+		var settled programs.Settled
+		ask("settle", &settled)
+		require.Empty(t, settled.Hung)
+		require.Empty(t, settled.Problems)
+		return settled.Most
+	}
+	most := settle()
+	var n idle
+	ask("idle", &n)
+	require.Positive(t, n.Goroutines)
+	require.Positive(t, n.AtFirst)
+	for forgotten := int64(0); forgotten == 0; { // a token was given
+		ask("storm", &struct{}{})
+		most = max(most, settle())
+		forgotten, err = s.Do(0, "DEL", "redisson_lock_token:{p}").AsInt64()
+		require.NoError(t, err)
+	}
+	for n := int64(0); n < 3; { // until it is counted again
+		ask("storm", &struct{}{})
+		settle()
+		n, _ = s.Do(0, "GET", "redisson_lock_token:{p}").AsInt64()
+	}
+	require.Greater(t, most, 20, "it has many names")
+	var problems []string
+	ask("end", &problems)
+	require.Empty(t, problems)
+	events, err := history.ReadFiles(path)
+	require.NoError(t, err)
+	report := checker.Check(events, checker.Options{Late: time.Second})
+	require.Greater(t, report.Acquired, 100)
+	require.Positive(t, report.Broken(checker.Token))
+	require.Len(t, report.Violations, report.Broken(checker.Token), "%v", report)
 }

@@ -1,18 +1,21 @@
 package rlock;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
-import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import com.google.gson.Gson;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.Arrays;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
-import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /**
@@ -29,28 +32,20 @@ import org.redisson.api.RedissonClient;
  * </pre>
  *
  * A command is executed by the thread that it names, after those that the thread was given before, except for isAsleep,
- * which is about what it executes; answers come in the order in which they are ready. There is one RLock object a kind
+ * which is about what it executes; answers come in the order in which they are ready. There is one object a kind
  * and name, as a service keeps it in a field.
  */
 public final class Driver {
 
-    /** Of no use to most calls: kind (none for RLock), waitMillis, leaseMillis (0 for the watchdog), counter. */
-    record Command(
-            long id,
-            String thread,
-            String call,
-            String kind,
-            String name,
-            long waitMillis,
-            long leaseMillis,
-            String counter) {}
+    /** Without a kind it is about an RLock. */
+    record Command(long id, String thread, String call, String kind, String name, List<Object> args) {}
 
     record Answer(long id, Object value, String exception, String message) {}
 
     private final Gson json = new Gson();
     private final PrintStream out = new PrintStream(System.out, true, UTF_8);
     private final RedissonClient redisson;
-    private final Map<String, RLock> locks = new ConcurrentHashMap<>();
+    private final Map<String, Object> objects = new ConcurrentHashMap<>();
     private final Map<String, Worker> threads = new HashMap<>();
 
     private Driver(Settings settings) {
@@ -81,7 +76,8 @@ public final class Driver {
         try {
             say(new Answer(command.id(), call(command), null, null));
         } catch (Throwable e) {
-            say(new Answer(command.id(), null, e.getClass().getName(), e.getMessage()));
+            Throwable thrown = e instanceof InvocationTargetException ? e.getCause() : e;
+            say(new Answer(command.id(), null, thrown.getClass().getName(), thrown.getMessage()));
         }
     }
 
@@ -89,57 +85,45 @@ public final class Driver {
         out.println(json.toJson(answer));
     }
 
-    private Object call(Command c) throws InterruptedException {
-        if (Synchronizers.isOne(c.kind())) {
-            return Synchronizers.call(redisson, c);
+    /** Calls the method that has the name and takes the arguments: numbers, strings, and a TimeUnit by its name. */
+    private Object call(Command c) throws ReflectiveOperationException {
+        Object of = objects.computeIfAbsent(c.kind() + " " + c.name(), key -> object(c.kind(), c.name()));
+        List<Object> given = c.args() == null ? List.of() : c.args();
+        for (Method method : of.getClass().getMethods()) {
+            Class<?>[] types = method.getParameterTypes();
+            if (!method.getName().equals(c.call()) || types.length != given.size()) {
+                continue;
+            }
+            Object[] args = new Object[types.length];
+            for (int i = 0; i < args.length; i++) {
+                args[i] = as(types[i], given.get(i));
+            }
+            if (!Arrays.asList(args).contains(null)) {
+                return method.invoke(of, args);
+            }
         }
-        RLock lock = locks.computeIfAbsent(c.kind() + " " + c.name(), key -> lock(c.kind(), c.name()));
-        long lease = c.leaseMillis() > 0 ? c.leaseMillis() : -1; // as lock() and tryLock(wait, unit) have it
-        switch (c.call()) {
-            case "lock":
-                lock.lock(lease, MILLISECONDS);
-                return null;
-            case "tryLock":
-                return c.waitMillis() == 0 && lease < 0 ? lock.tryLock() : lock.tryLock(c.waitMillis(), lease, MILLISECONDS);
-            case "unlock":
-                lock.unlock();
-                return null;
-            case "forceUnlock":
-                return lock.forceUnlock();
-            case "isLocked":
-                return lock.isLocked();
-            case "isHeldByCurrentThread":
-                return lock.isHeldByCurrentThread();
-            case "getHoldCount":
-                return lock.getHoldCount();
-            case "remainTimeToLive":
-                return lock.remainTimeToLive();
-            case "lockAndGetToken":
-                return Fenced.lockAndGetToken(lock);
-            case "getToken":
-                return Fenced.getToken(lock);
-            default:
-                throw new IllegalArgumentException("no call " + c.call());
-        }
+        throw new UnsupportedOperationException("this version of Redisson has no " + c.call());
     }
 
-    private RLock lock(String kind, String name) {
-        if (kind == null) {
-            return redisson.getLock(name);
+    private static Object as(Class<?> type, Object value) {
+        if (value instanceof Double number) {
+            return type == int.class ? (Object) number.intValue() : type == long.class ? (Object) number.longValue() : null;
         }
-        switch (kind) {
-            case "fenced":
-                return Fenced.of(redisson, name);
-            case "spin":
-                return redisson.getSpinLock(name);
-            case "fair":
-                return redisson.getFairLock(name);
-            case "read":
-                return redisson.getReadWriteLock(name).readLock();
-            case "write":
-                return redisson.getReadWriteLock(name).writeLock();
-            default:
-                throw new IllegalArgumentException("no kind " + kind);
-        }
+        return type == TimeUnit.class ? TimeUnit.valueOf((String) value) : type == String.class ? value : null;
+    }
+
+    private Object object(String kind, String name) {
+        return switch (kind == null ? "" : kind) {
+            case "" -> redisson.getLock(name);
+            case "fenced" -> Fenced.of(redisson, name);
+            case "spin" -> redisson.getSpinLock(name);
+            case "fair" -> redisson.getFairLock(name);
+            case "read" -> redisson.getReadWriteLock(name).readLock();
+            case "write" -> redisson.getReadWriteLock(name).writeLock();
+            case "semaphore" -> redisson.getSemaphore(name);
+            case "permits" -> redisson.getPermitExpirableSemaphore(name);
+            case "latch" -> redisson.getCountDownLatch(name);
+            default -> throw new IllegalArgumentException("no kind " + kind);
+        };
     }
 }

@@ -53,18 +53,6 @@ public final class Main {
             String read,
             String write) {}
 
-    /** A lock that was taken. The token is 0 if the resource compares none. */
-    record Held(long token, Look look, Runnable release) {}
-
-    /** The look just before the write. */
-    interface Look {
-        boolean holds();
-    }
-
-    interface Taker {
-        Held take();
-    }
-
     public static void main(String[] args) throws InterruptedException, IOException {
         Gson json = new GsonBuilder().setFieldNamingPolicy(FieldNamingPolicy.UPPER_CAMEL_CASE).create();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -72,14 +60,21 @@ public final class Main {
         endWith(lines);
         long lease = TimeUnit.NANOSECONDS.toMillis(job.lease());
         RScript data = job.data().open(lease).getScript(StringCodec.INSTANCE);
-        Taker locks = taker(job, job.locks().open(lease));
+        RedissonClient redisson = job.locks().open(lease);
+        boolean fencing = job.form().equals("token at the resource");
+        RLock lock = fencing ? Fenced.of(redisson, job.name()) : redisson.getLock(job.name());
         while (true) {
             try {
-                Held held = locks.take();
+                long token = 0; // the resource compares none
+                if (fencing) {
+                    token = Fenced.lockAndGetToken(lock);
+                } else {
+                    lock.lock();
+                }
                 try {
-                    increment(job, data, held);
+                    increment(job, data, lock, Long.toString(token));
                 } finally {
-                    held.release().run();
+                    lock.unlock();
                 }
             } catch (RuntimeException e) { // Redis was out of reach, or the lock was lost
                 TimeUnit.NANOSECONDS.sleep(job.think());
@@ -102,37 +97,14 @@ public final class Main {
         end.start();
     }
 
-    private static Taker taker(Job job, RedissonClient redisson) {
-        switch (job.form()) {
-            case "bare":
-                RLock bare = redisson.getLock(job.name());
-                return () -> {
-                    bare.lock();
-                    return new Held(0, () -> true, bare::unlock);
-                };
-            case "Redis asked":
-                RLock asked = redisson.getLock(job.name());
-                return () -> {
-                    asked.lock();
-                    return new Held(0, asked::isHeldByCurrentThread, asked::unlock);
-                };
-            case "token at the resource":
-                RLock fenced = Fenced.of(redisson, job.name());
-                return () -> new Held(Fenced.lockAndGetToken(fenced), () -> true, fenced::unlock);
-            default:
-                throw new IllegalArgumentException("no form " + job.form());
-        }
-    }
-
-    /** Reads, thinks and writes, as long as the lock is said to be held. */
-    private static void increment(Job job, RScript data, Held held) throws InterruptedException {
-        String token = Long.toString(held.token());
+    /** Reads, thinks and writes; in the form that asks Redis, if the lock is said to be held just before. */
+    private static void increment(Job job, RScript data, RLock lock, String token) throws InterruptedException {
         String was = execute(data, job, job.read(), job.worker(), token);
         if (was == null) {
             return;
         }
         TimeUnit.NANOSECONDS.sleep(job.think());
-        if (held.look().holds()) {
+        if (!job.form().equals("Redis asked") || lock.isHeldByCurrentThread()) {
             execute(data, job, job.write(), was, token, job.worker());
         }
     }
