@@ -1,11 +1,15 @@
-package main
+// Package fenced has writes that a holder cannot make once its lock was granted to another: to a row in SQL, and to an
+// object in a store with conditional writes. Each write carries the fencing token of its holder, and the row or the
+// object keeps the last one. A holder that stands still for longer than its lease, and goes on, finds no row.
+//
+// The package is a module of its own, so that programs that use rlock need not download the database of its tests,
+// modernc.org/sqlite.
+package fenced
 
 import (
 	"context"
 	"database/sql"
 	"errors"
-
-	_ "modernc.org/sqlite" // the database
 
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -46,35 +50,4 @@ func pay(ctx context.Context, lock *rlock.Lock, db *sql.DB, amount int) (err err
 	}
 	defer func() { err = errors.Join(err, hold.Release(ctx)) }()
 	return write(hold.With(ctx), db, hold, payment, amount) // its context ends with ctx and with the loss
-}
-
-// An account is the row of the story.
-type account struct {
-	*sql.DB
-	fence bool
-}
-
-func openAccount(path string, fence bool) (*account, error) {
-	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
-	return &account{db, fence}, err
-}
-
-// create makes the table. Tokens begin at 1.
-func (a *account) create(ctx context.Context) error {
-	_, err := a.ExecContext(ctx, `CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER, token BIGINT NOT NULL DEFAULT 0)`)
-	return err
-}
-
-func (a *account) read(ctx context.Context) (balance int, err error) {
-	err = a.QueryRowContext(ctx, `SELECT balance FROM accounts WHERE id = 7`).Scan(&balance)
-	return balance, err
-}
-
-// set sets the balance. With a fence a stale write is refused.
-func (a *account) set(ctx context.Context, balance int, hold *rlock.Hold) error {
-	if a.fence {
-		return write(ctx, a.DB, hold, `UPDATE accounts SET balance = $1, token = $2 WHERE id = 7 AND token <= $2`, balance)
-	}
-	_, err := a.ExecContext(ctx, `UPDATE accounts SET balance = $1 WHERE id = 7`, balance)
-	return err
 }

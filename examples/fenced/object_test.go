@@ -1,4 +1,4 @@
-package main
+package fenced
 
 import (
 	"crypto/md5"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
 // A store has one object, with conditional writes and ETags as S3 documents them.
@@ -50,7 +52,7 @@ func TestAStaleHolderDoesNotWriteAnObject(t *testing.T) {
 	server := httptest.NewServer(store)
 	t.Cleanup(server.Close)
 	o := httpObject{server.Client(), server.URL + "/bucket/gear"}
-	ctx, client := t.Context(), locks(t)
+	ctx, client := t.Context(), rlocktest.New(t)
 	stale, valid := staleAndValid(t, client)
 	text := func() string {
 		_, text, _, err := o.get(ctx)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -21,7 +20,7 @@ const crashName = "example:report"
 // it dies. Its input ends when the process that started it does, so that nothing
 // is left behind in any case.
 func hold() error {
-	options, _, err := embedded.Redis()
+	options, _, err := connect()
 	if err != nil {
 		return err
 	}
@@ -43,7 +42,7 @@ func killed(ctx context.Context, clients []*rlock.Client, addr string) (string, 
 	if err != nil {
 		return "", err
 	}
-	command.Env = append(command.Env, embedded.AddrEnv+"="+addr)
+	command.Env = append(command.Env, addrEnv+"="+addr)
 	holder, err := redistest.Converse(command)
 	if err != nil {
 		return "", err

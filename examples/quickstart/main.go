@@ -25,7 +25,6 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/go-rlock/rlock/examples/internal/embedded"
 	"github.com/go-rlock/rlock/rlock"
 )
 
@@ -47,7 +46,7 @@ func main() {
 func show() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	options, stop, err := embedded.Redis()
+	options, stop, err := connect()
 	if err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func TestABlockThatDoesNotCompileIsReportedWithItsLine(t *testing.T) {
 		"no Go at all":               {"```go\nlock = = lock\n```", "/bad.md:2:8"},
 		"no end":                     {"```go\n_ = rlock.NewOwner()", "does not end"},
 		"a mark without a block":     {"<!-- go: (ctx context.Context) -->\n\n```go\n_ = ctx\n```", "not on the line above"},
-		"not a part of the file":     {"<!-- from: examples/gear/main.go -->\n```go\nfunc other() {}\n```", "/bad.md:3: the block is not a part of examples/gear/main.go"},
+		"not a part of the file":     {"<!-- from: examples/handler/handler.go -->\n```go\nfunc other() {}\n```", "/bad.md:3: the block is not a part of examples/handler/handler.go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.ErrorContains(t, compile(t, map[string]string{"/bad.md": c.page}), c.told)

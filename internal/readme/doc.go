@@ -16,7 +16,7 @@
 //
 //   - A block of code that a test runs says where that is on the line above it. It must be a part of that file, letter for letter:
 //
-//     <!-- from: examples/gear/edit.go -->
+//     <!-- from: examples/handler/handler.go -->
 //
 //   - A line of three dots alone stands for code that is left out, and is dropped.
 //
