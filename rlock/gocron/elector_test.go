@@ -62,42 +62,6 @@ func TestTheNextSchedulerLeadsWhenTheFirstOneStops(t *testing.T) {
 	})
 }
 
-func TestALeaderThatIsCutOffStopsBeforeTheNextOneBegins(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		first, second := stand(t, server)
-		term := first.Term()
-		token, err := term.Token()
-		require.NoError(t, err)
-
-		server.Cut(first.client)
-		within(t, time.Minute, func() bool { return second.IsLeader(t.Context()) == nil })
-		assert.ErrorIs(t, first.IsLeader(t.Context()), elect.ErrNotLeader)
-		assert.Error(t, term.Context().Err())
-		next, err := second.Term().Token()
-		require.NoError(t, err)
-		assert.Greater(t, next, token)
-
-		server.Heal(first.client)
-		second.stop()
-		within(t, time.Minute, func() bool { return first.IsLeader(t.Context()) == nil }) // it stands again
-		first.stop()
-	})
-}
-
-func TestALostLockEndsATerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		first, second := stand(t, server)
-		server.Lose("leader")
-		synctest.Wait()
-		assert.ErrorIs(t, first.IsLeader(t.Context()), elect.ErrNotLeader)
-		assert.NoError(t, second.IsLeader(t.Context()))
-		first.stop()
-		second.stop()
-	})
-}
-
 // The context of a task ends with the term, and the next term begins when the job has returned.
 func TestATaskBelongsToTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -122,18 +86,5 @@ func TestATaskBelongsToTheTerm(t *testing.T) {
 		assert.Equal(t, time.Minute, ended.Sub(began))
 		require.NoError(t, scheduler.Shutdown())
 		second.stop()
-	})
-}
-
-func TestRunEndsWithAnErrorWhenTheClientIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := rlocktest.NewServer(t).Client()
-		elector := rlockgocron.NewElector(client, "leader")
-		done := make(chan error, 1)
-		go func() { done <- elector.Run(t.Context()) }()
-		synctest.Wait()
-		require.NoError(t, client.Close())
-		require.ErrorIs(t, <-done, rlock.ErrClosed)
-		assert.ErrorIs(t, elector.IsLeader(t.Context()), elect.ErrNotLeader)
 	})
 }

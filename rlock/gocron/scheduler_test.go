@@ -47,69 +47,32 @@ func schedulers(t *testing.T, with func(context.Context, *rlock.Client) ([]gocro
 	return ran, skipped
 }
 
-func TestOneOfThreeSchedulersWithALockerRunsAJob(t *testing.T) {
-	ran, skipped := schedulers(t, func(_ context.Context, c *rlock.Client) ([]gocron.SchedulerOption, []gocron.JobOption) {
-		return []gocron.SchedulerOption{gocron.WithDistributedLocker(rlockgocron.NewLocker(c, splay))}, nil
-	})
-	assert.EqualValues(t, 1, ran)
-	assert.EqualValues(t, 2, skipped)
-}
-
-func TestOneOfThreeSchedulersRunsAJobWithALocker(t *testing.T) {
-	ran, skipped := schedulers(t, func(_ context.Context, c *rlock.Client) ([]gocron.SchedulerOption, []gocron.JobOption) {
-		return nil, []gocron.JobOption{gocron.WithDistributedJobLocker(rlockgocron.NewLocker(c, splay))}
-	})
-	assert.EqualValues(t, 1, ran)
-	assert.EqualValues(t, 2, skipped)
-}
-
-func TestAllSchedulersRunAJobThatUsesNoLocker(t *testing.T) {
-	ran, skipped := schedulers(t, func(_ context.Context, c *rlock.Client) ([]gocron.SchedulerOption, []gocron.JobOption) {
-		return []gocron.SchedulerOption{gocron.WithDistributedLocker(rlockgocron.NewLocker(c, splay))},
-			[]gocron.JobOption{gocron.WithDisabledDistributedJobLocker(true)}
-	})
-	assert.EqualValues(t, 3, ran)
-	assert.Zero(t, skipped)
-}
-
-func TestOneOfThreeSchedulersWithAnElectorRunsAJob(t *testing.T) {
-	ran, _ := schedulers(t, func(ctx context.Context, c *rlock.Client) ([]gocron.SchedulerOption, []gocron.JobOption) {
-		elector := rlockgocron.NewElector(c, "leader")
-		go func() { _ = elector.Run(ctx) }()
-		synctest.Wait() // the first one leads
-		return []gocron.SchedulerOption{gocron.WithDistributedElector(elector)}, nil
-	})
-	assert.EqualValues(t, 1, ran)
-}
-
-// A job of more than the lease and the splay runs alone: the official locker over Redis never
-// extends its lock.
-func TestALongJobRunsAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		const job = 5 * time.Minute
-		var now, most, runs atomic.Int64
-		var over atomic.Bool
-		for range 3 {
-			scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(rlockgocron.NewLocker(server.Client(), splay)))
-			require.NoError(t, err)
-			_, err = scheduler.NewJob(gocron.DurationJob(time.Second), gocron.NewTask(func() {
-				if over.Load() {
-					return
-				}
-				most.Store(max(most.Load(), now.Add(1)))
-				time.Sleep(job)
-				now.Add(-1)
-				runs.Add(1)
-			}), gocron.WithName("job"), gocron.WithStartAt(gocron.WithStartImmediately()))
-			require.NoError(t, err)
-			scheduler.Start()
-			defer func() { require.NoError(t, scheduler.Shutdown()) }()
-		}
-		time.Sleep(4 * job)
-		assert.EqualValues(t, 1, most.Load(), "at a time")
-		assert.GreaterOrEqual(t, runs.Load(), int64(3))
-		over.Store(true)
-		time.Sleep(job) // Shutdown does not wait as long
-	})
+func TestOfThreeSchedulersOneRunsAJob(t *testing.T) {
+	locker := func(c *rlock.Client) gocron.SchedulerOption {
+		return gocron.WithDistributedLocker(rlockgocron.NewLocker(c, splay))
+	}
+	for how, x := range map[string]struct {
+		with         func(context.Context, *rlock.Client) ([]gocron.SchedulerOption, []gocron.JobOption)
+		ran, skipped int64
+	}{
+		"a locker": {func(_ context.Context, c *rlock.Client) ([]gocron.SchedulerOption, []gocron.JobOption) {
+			return []gocron.SchedulerOption{locker(c)}, nil
+		}, 1, 2},
+		"a locker of the job": {func(_ context.Context, c *rlock.Client) ([]gocron.SchedulerOption, []gocron.JobOption) {
+			return nil, []gocron.JobOption{gocron.WithDistributedJobLocker(rlockgocron.NewLocker(c, splay))}
+		}, 1, 2},
+		"a job that uses no locker": {func(_ context.Context, c *rlock.Client) ([]gocron.SchedulerOption, []gocron.JobOption) {
+			return []gocron.SchedulerOption{locker(c)}, []gocron.JobOption{gocron.WithDisabledDistributedJobLocker(true)}
+		}, 3, 0},
+		"an elector": {func(ctx context.Context, c *rlock.Client) ([]gocron.SchedulerOption, []gocron.JobOption) {
+			elector := rlockgocron.NewElector(c, "leader")
+			go func() { _ = elector.Run(ctx) }()
+			synctest.Wait() // the first one leads
+			return []gocron.SchedulerOption{gocron.WithDistributedElector(elector)}, nil
+		}, 1, 0},
+	} {
+		ran, skipped := schedulers(t, x.with)
+		assert.Equal(t, x.ran, ran, how)
+		assert.Equal(t, x.skipped, skipped, how)
+	}
 }

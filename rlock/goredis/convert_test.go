@@ -3,10 +3,10 @@ package goredis_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,198 +19,126 @@ import (
 	"github.com/go-rlock/rlock/rlock/goredis"
 )
 
-// eachWay locks with the options themselves, with those of a client, and with those of a universal
-// client.
-func eachWay(t *testing.T, o redis.Options) {
-	t.Helper()
-	rdb := live(t, redis.NewClient(new(o))) // which fills in o
-	ways := map[string]any{"the options": new(o), "a client": rdb}
-	if o.Network == "" {
-		ways["universal options"] = &redis.UniversalOptions{
-			Addrs: []string{o.Addr}, DB: o.DB, Dialer: o.Dialer, TLSConfig: o.TLSConfig, Protocol: o.Protocol, ClientName: o.ClientName,
-			Username: o.Username, Password: o.Password, DisableIdentity: o.DisableIdentity,
-		}
-	}
-	for way, options := range ways {
-		t.Run(way, func(t *testing.T) {
-			option, err := from(options)
-			require.NoError(t, err)
-			lockWith(t, option, rdb)
+func TestTheFieldsAreConverted(t *testing.T) {
+	config := &tls.Config{ServerName: "redis.example"}
+	one, two := []string{"a:1"}, []string{"a:1", "b:1"}
+	dialer := net.Dialer{Timeout: time.Second}
+	for name, c := range map[string]struct {
+		options any
+		want    rueidis.ClientOption
+	}{
+		"nothing": {&redis.Options{}, rueidis.ClientOption{InitAddress: []string{"localhost:6379"}, ForceSingleClient: true}},
+		"everything": {
+			&redis.Options{Addr: "a:1", Network: "tcp", DB: 3, Protocol: 2, TLSConfig: config, Username: "alice", Password: "secret", ClientName: "orders",
+				DisableIdentity: true, DialTimeout: time.Second, ReadTimeout: 2 * time.Second, WriteTimeout: 4 * time.Second},
+			rueidis.ClientOption{InitAddress: one, ForceSingleClient: true, SelectDB: 3, AlwaysRESP2: true, TLSConfig: config, Username: "alice", Password: "secret",
+				ClientName: "orders", ClientSetInfo: rueidis.DisableClientSetInfo, Dialer: dialer, ConnWriteTimeout: 4 * time.Second},
+		},
+		"a longer time to read":     {&redis.Options{Addr: "a:1", ReadTimeout: time.Minute}, rueidis.ClientOption{InitAddress: one, ForceSingleClient: true, ConnWriteTimeout: time.Minute}},
+		"a user without a password": {&redis.Options{Addr: "a:1", Username: "bob"}, rueidis.ClientOption{InitAddress: one, ForceSingleClient: true}},
+		"timeouts switched off":     {&redis.Options{Addr: "a:1", DialTimeout: -1, ReadTimeout: -1, WriteTimeout: -2}, rueidis.ClientOption{InitAddress: one, ForceSingleClient: true}},
+		"a pool, and retries": {
+			&redis.Options{Addr: "a:1", PoolSize: 1, MaxRetries: -1, ConnMaxLifetime: time.Minute, ContextTimeoutEnabled: true},
+			rueidis.ClientOption{InitAddress: one, ForceSingleClient: true},
+		},
+		"a Cluster":                      {&redis.ClusterOptions{Addrs: one, Protocol: 2, PoolSize: 3}, rueidis.ClientOption{InitAddress: one, AlwaysRESP2: true}},
+		"one server by universal":        {&redis.UniversalOptions{Addrs: one, DB: 1}, rueidis.ClientOption{InitAddress: one, ForceSingleClient: true, SelectDB: 1}},
+		"several addresses by universal": {&redis.UniversalOptions{Addrs: two}, rueidis.ClientOption{InitAddress: two}},
+		"a Cluster by universal":         {&redis.UniversalOptions{Addrs: one, IsClusterMode: true}, rueidis.ClientOption{InitAddress: one}},
+		"Sentinels by universal": {
+			&redis.UniversalOptions{Addrs: two, MasterName: "m", IsClusterMode: true},
+			rueidis.ClientOption{InitAddress: two, Sentinel: rueidis.SentinelOption{MasterSet: "m"}},
+		},
+		"Sentinels with a login of their own": {
+			&redis.FailoverOptions{MasterName: "m", SentinelAddrs: two, DB: 1, ClientName: "orders", Username: "alice", Password: "secret",
+				SentinelUsername: "watcher", SentinelPassword: "other", DialTimeout: time.Second, TLSConfig: config},
+			rueidis.ClientOption{InitAddress: two, SelectDB: 1, ClientName: "orders", Username: "alice", Password: "secret", Dialer: dialer, TLSConfig: config,
+				Sentinel: rueidis.SentinelOption{MasterSet: "m", Username: "watcher", Password: "other", ClientName: "orders", Dialer: dialer, TLSConfig: config}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := []any{c.options}
+			switch o := c.options.(type) { // a client has filled in some fields of its options
+			case *redis.Options:
+				all = append(all, live(t, redis.NewClient(o)))
+			case *redis.ClusterOptions:
+				all = append(all, live(t, redis.NewClusterClient(o)))
+			}
+			for _, options := range all {
+				option, err := from(options)
+				require.NoError(t, err)
+				option.DialCtxFn = nil // see below
+				assert.Equal(t, c.want, option)
+			}
 		})
+	}
+}
+
+func TestProvidersOfCredentialsAreAskedForEachConnection(t *testing.T) {
+	password, failed := "", errors.New("the vault is closed")
+	plain := func() (string, string) { return "alice", password }
+	withContext := func(ctx context.Context) (string, string, error) {
+		_, limited := ctx.Deadline()
+		assert.True(t, limited)
+		return "alice", password, failed
+	}
+	for _, c := range []struct {
+		options redis.Options
+		err     error
+	}{
+		{redis.Options{CredentialsProvider: plain}, nil},
+		{redis.Options{CredentialsProviderContext: withContext}, failed},
+		{redis.Options{CredentialsProviderContext: withContext, CredentialsProvider: func() (string, string) { panic("called") }, Password: "wrong"}, failed},
+	} {
+		option, err := goredis.FromOptions(&c.options)
+		require.NoError(t, err)
+		assert.Empty(t, option.Password)
+		for _, password = range []string{"first", "second"} {
+			got, err := option.AuthCredentialsFn(rueidis.AuthCredentialsContext{})
+			assert.Equal(t, rueidis.AuthCredentials{Username: "alice", Password: password}, got)
+			assert.Equal(t, c.err, err)
+		}
 	}
 }
 
 func TestASingleServer(t *testing.T) {
-	s := redistest.Standalone(t)
-	admin := s.Client(t)
-	acl := admin.B().AclSetuser().Username("alice").Rule("on", ">secret", "~*", "&*", "+@all").Build()
-	require.NoError(t, admin.Do(t.Context(), acl).Error())
-
-	for name, o := range map[string]redis.Options{
-		"an address":                 {Addr: s.Addr()},
-		"a database":                 {Addr: s.Addr(), DB: 3},
-		"protocol 2":                 {Addr: s.Addr(), Protocol: 2},
-		"a user":                     {Addr: s.Addr(), Username: "alice", Password: "secret"},
-		"a user without a password":  {Addr: s.Addr(), Username: "bob"},
-		"the network":                {Addr: s.Addr(), Network: "tcp4"},
-		"no identity":                {Addr: s.Addr(), DisableIdentity: true},
-		"timeouts":                   {Addr: s.Addr(), DialTimeout: redistest.Hang, ReadTimeout: -1, WriteTimeout: -2},
-		"a pool, and retries":        {Addr: s.Addr(), PoolSize: 1, MaxRetries: -1, ConnMaxLifetime: time.Minute, ContextTimeoutEnabled: true},
-		"a name for the connections": {Addr: s.Addr(), ClientName: "orders"},
-	} {
-		t.Run(name, func(t *testing.T) { eachWay(t, o) })
-	}
-}
-
-func TestAnEmptyAddressIsThatOfGoRedis(t *testing.T) {
-	option, err := from(&redis.Options{})
-	require.NoError(t, err)
-	assert.Equal(t, []string{"localhost:6379"}, option.InitAddress)
-}
-
-func TestAUnixSocket(t *testing.T) {
 	folder, err := os.MkdirTemp("", "s") // a socket's path has to be short
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	path := filepath.Join(folder, "redis.sock")
-	redistest.Standalone(t, "--unixsocket", path)
-	t.Run("by its network", func(t *testing.T) { eachWay(t, redis.Options{Network: "unix", Addr: path}) })
-	t.Run("by its path", func(t *testing.T) { eachWay(t, redis.Options{Addr: path}) })
+	s := redistest.Standalone(t, "--unixsocket", path)
+	for name, o := range map[string]redis.Options{
+		"an address":           {Addr: s.Addr(), DB: 3},
+		"a network":            {Addr: s.Addr(), Network: "tcp4"},
+		"a socket":             {Network: "unix", Addr: path},
+		"a socket by its path": {Addr: path},
+		"a Dialer": {Addr: "redis.example:6379", Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			assert.Equal(t, []string{"tcp", "redis.example:6379"}, []string{network, addr})
+			_, limited := ctx.Deadline()
+			assert.True(t, limited)
+			return new(net.Dialer).DialContext(ctx, network, s.Addr())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) { lockWith(t, &o, live(t, redis.NewClient(&o))) })
+	}
 }
 
 func TestTLS(t *testing.T) {
 	s, config := redistest.TLS(t)
-	eachWay(t, redis.Options{Addr: s.TLSAddr(), TLSConfig: config})
-
-	t.Run("is done by a Dialer that is set, not once more", func(t *testing.T) {
-		eachWay(t, redis.Options{Addr: "redis.example:6379", TLSConfig: &tls.Config{}, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+	for name, o := range map[string]redis.Options{
+		"an address":       {Addr: s.TLSAddr(), TLSConfig: config},
+		"and its protocol": {Addr: s.TLSAddr(), TLSConfig: config, Network: "tcp4"},
+		"a Dialer that does it": {Addr: "redis.example:6379", TLSConfig: &tls.Config{}, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&tls.Dialer{Config: config}).DialContext(ctx, network, s.TLSAddr())
-		}})
-	})
-	t.Run("is the same for Sentinels and their primary", func(t *testing.T) {
-		option, err := goredis.FromFailover(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:26379"}, TLSConfig: config})
-		require.NoError(t, err)
-		assert.Same(t, config, option.TLSConfig)
-		assert.Same(t, config, option.Sentinel.TLSConfig)
-	})
-}
-
-func TestADialerOpensAllConnections(t *testing.T) {
-	s := redistest.Standalone(t)
-	var dialled atomic.Int64
-	o := &redis.Options{Addr: "redis.example:6379", Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		assert.Equal(t, "tcp", network)
-		assert.Equal(t, "redis.example:6379", addr)
-		_, limited := ctx.Deadline()
-		assert.True(t, limited)
-		dialled.Add(1)
-		return new(net.Dialer).DialContext(ctx, network, s.Addr())
-	}}
-	option, err := goredis.FromOptions(o)
-	require.NoError(t, err)
-	lockWith(t, option, nil)
-	assert.GreaterOrEqual(t, dialled.Load(), int64(4), "two clients, with a connection for messages each")
-}
-
-func TestSettingsAreThoseOfTheConnections(t *testing.T) {
-	s := redistest.Standalone(t)
-	option, err := goredis.FromOptions(&redis.Options{Addr: s.Addr(), ClientName: "orders", DB: 2, Protocol: 2, DisableIdentity: true})
-	require.NoError(t, err)
-	lockWith(t, option, nil)
-	list := connections(t, s)
-	assert.Contains(t, list, "name=orders")
-	assert.Contains(t, list, " db=2 ")
-	if s.Major() >= 7 {
-		assert.Contains(t, list, "resp=2")
-	}
-	assert.Equal(t, rueidis.DisableClientSetInfo, option.ClientSetInfo)
-}
-
-func TestASentinel(t *testing.T) {
-	redistest.Over(t, []redistest.Kind{redistest.KindSentinel}, func(t *testing.T, s *redistest.Server) {
-		sentinels, primary := s.Options().InitAddress, s.Options().Sentinel.MasterSet
-		u := &redis.UniversalOptions{Addrs: sentinels, MasterName: primary, DB: 1}
-		rdb := live(t, redis.NewUniversalClient(u))
-
-		clusterLike := *u
-		clusterLike.IsClusterMode = true
-		for name, options := range map[string]any{
-			"failover options":                       &redis.FailoverOptions{MasterName: primary, SentinelAddrs: sentinels, DB: 1},
-			"universal options":                      u,
-			"universal options for a cluster client": &clusterLike,
-		} {
-			t.Run(name, func(t *testing.T) {
-				option, err := from(options)
-				require.NoError(t, err)
-				lockWith(t, option, rdb)
-			})
-		}
-		t.Run("with a Dialer", func(t *testing.T) {
-			var dialled atomic.Int64
-			option, err := goredis.FromFailover(&redis.FailoverOptions{MasterName: primary, SentinelAddrs: sentinels, DB: 1,
-				Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-					dialled.Add(1)
-					return new(net.Dialer).DialContext(ctx, network, addr)
-				}})
-			require.NoError(t, err)
-			lockWith(t, option, rdb)
-			assert.Positive(t, dialled.Load())
-		})
-	})
-}
-
-func TestTheSentinelsHaveALoginOfTheirOwn(t *testing.T) {
-	option, err := goredis.FromFailover(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:26379"}, ClientName: "orders",
-		Username: "alice", Password: "secret", SentinelUsername: "watcher", SentinelPassword: "other", DialTimeout: time.Second})
-	require.NoError(t, err)
-	assert.Equal(t, rueidis.SentinelOption{MasterSet: "m", Username: "watcher", Password: "other", ClientName: "orders", Dialer: net.Dialer{Timeout: time.Second}}, option.Sentinel)
-	assert.Equal(t, []string{"alice", "secret"}, []string{option.Username, option.Password})
-}
-
-func TestACluster(t *testing.T) {
-	redistest.Over(t, []redistest.Kind{redistest.KindCluster}, func(t *testing.T, s *redistest.Server) {
-		addrs := s.Options().InitAddress
-		rdb := live(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs}))
-		for name, options := range map[string]any{
-			"cluster options":        &redis.ClusterOptions{Addrs: addrs, PoolSize: 3},
-			"a client":               rdb,
-			"several addresses":      &redis.UniversalOptions{Addrs: addrs},
-			"one address, said so":   &redis.UniversalOptions{Addrs: addrs[:1], IsClusterMode: true},
-			"one address, protocol2": &redis.ClusterOptions{Addrs: addrs[:1], Protocol: 2},
-		} {
-			t.Run(name, func(t *testing.T) {
-				option, err := from(options)
-				require.NoError(t, err)
-				client := lockWith(t, option, rdb)
-				for _, name := range []string{"a", "b", "c", "d"} { // on several nodes
-					require.NoError(t, client.NewLock(name).Do(t.Context(), func(context.Context) error { return nil }))
-				}
-			})
-		}
-		t.Run("a client of one node stays with it", func(t *testing.T) {
-			option, err := goredis.FromClient(live(t, redis.NewClient(&redis.Options{Addr: addrs[0]})))
-			require.NoError(t, err)
-			assert.True(t, option.ForceSingleClient)
-		})
-	})
-}
-
-func TestTimeoutsThatAreSetAreConverted(t *testing.T) {
-	for name, test := range map[string]struct {
-		options       redis.Options
-		dial, command time.Duration
-	}{
-		"none":                       {redis.Options{}, 0, 0},
-		"switched off":               {redis.Options{DialTimeout: -1, ReadTimeout: -1, WriteTimeout: -2}, 0, 0},
-		"the larger of the commands": {redis.Options{DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: 4 * time.Second}, time.Second, 4 * time.Second},
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			for _, options := range []any{new(test.options), live(t, redis.NewClient(new(test.options)))} {
-				option, err := from(options)
-				require.NoError(t, err)
-				assert.Equal(t, test.dial, option.Dialer.Timeout)
-				assert.Equal(t, test.command, option.ConnWriteTimeout)
-			}
-		})
+		t.Run(name, func(t *testing.T) { lockWith(t, &o, live(t, redis.NewClient(&o))) })
 	}
+}
+
+func TestSentinelsAndACluster(t *testing.T) {
+	redistest.Over(t, []redistest.Kind{redistest.KindSentinel, redistest.KindCluster}, func(t *testing.T, s *redistest.Server) {
+		u := &redis.UniversalOptions{Addrs: s.Options().InitAddress, MasterName: s.Options().Sentinel.MasterSet}
+		lockWith(t, u, live(t, redis.NewUniversalClient(u)))
+	})
 }
