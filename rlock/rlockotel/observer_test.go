@@ -28,7 +28,8 @@ import (
 )
 
 // The [golden.Steps] of a story are those of callers with names. "metrics", "spans" and a step that
-// fails show what there is by then. A line that begins with "#" says why.
+// fails show what there is by then, "metrics" only figures that have changed since the last one, or
+// from 0, unless "all" is said. A line that begins with "#" says why.
 func TestStories(t *testing.T) {
 	golden.Each(t, func(t *testing.T, story string) (got string) {
 		redistest.Bubble(t, func(t *testing.T, s *redistest.Server) { got = perform(t, s, story) })
@@ -53,6 +54,7 @@ type lab struct {
 	holds   map[string]*rlock.Hold
 	passes  map[string]string
 	groups  map[string]*once.Group // of package once, by their callers
+	told    map[string]bool        // lines of metrics
 }
 
 func (l *lab) open(t *testing.T) {
@@ -102,7 +104,7 @@ func perform(t *testing.T, s *redistest.Server, story string) string {
 		case "metrics", "spans":
 			synctest.Wait()
 			if what == "metrics" {
-				l.metrics(out)
+				l.metrics(out, step[1] == "all")
 			} else {
 				l.ended(out)
 			}
@@ -204,16 +206,16 @@ func (l *lab) step(what, who, name string) string {
 	return ""
 }
 
-// metrics writes each measurement: the value of a counter, the count and the sum of a histogram. Of
+// metrics writes measurements: the value of a counter, the count and the sum of a histogram. Of
 // commands it writes whether there were any.
-func (l *lab) metrics(text *strings.Builder) {
-	var all metricdata.ResourceMetrics
-	require.NoError(l.t, l.reader.Collect(context.Background(), &all))
+func (l *lab) metrics(text *strings.Builder, all bool) {
+	var read metricdata.ResourceMetrics
+	require.NoError(l.t, l.reader.Collect(context.Background(), &read))
 	lines := make(map[string]bool)
 	add := func(name string, attributes attribute.Set, format string, values ...any) {
 		lines[strings.TrimSpace(fmt.Sprintf("%s %s", strings.TrimPrefix(name, "lock.client."), attributes.Encoded(attribute.DefaultEncoder())))+": "+fmt.Sprintf(format, values...)] = true
 	}
-	for _, scope := range all.ScopeMetrics {
+	for _, scope := range read.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			switch data := m.Data.(type) {
 			case metricdata.Sum[int64]:
@@ -237,8 +239,11 @@ func (l *lab) metrics(text *strings.Builder) {
 		}
 	}
 	for _, line := range slices.Sorted(maps.Keys(lines)) {
-		fmt.Fprintln(text, line)
+		if all || !l.told[line] && (l.told != nil || !strings.HasSuffix(line, ": 0")) {
+			fmt.Fprintln(text, line)
+		}
 	}
+	l.told = lines
 }
 
 // ended writes the spans that have ended, with the names of those that they are in.
