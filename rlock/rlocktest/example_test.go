@@ -54,22 +54,11 @@ func ExampleNewServer() {
 	defer t.end()
 
 	server := rlocktest.NewServer(t)
-	a, b := server.Client(), server.Client()
+	a, b := server.Client(), server.Client(func(c *rlock.Config) { c.Lease = 10 * time.Minute })
 	_ = a.NewLock("orders:42").Lock(t.Context())
 	_, err := b.NewLock("orders:42").Acquire(t.Context(), rlock.WithWait(0))
-	fmt.Println(errors.Is(err, rlock.ErrNotAcquired))
-	// Output: true
-}
-
-func ExampleServer_Client() {
-	t := new(printer) // in a test, its *testing.T
-	defer t.end()
-
-	server := rlocktest.NewServer(t)
-	client := server.Client(func(c *rlock.Config) { c.Lease = 10 * time.Minute })
-	hold, _ := client.NewLock("orders:42").Acquire(t.Context())
-	fmt.Println(time.Until(hold.ValidUntil()) > 9*time.Minute)
-	// Output: true
+	fmt.Println(errors.Is(err, rlock.ErrNotAcquired), server.AssertHeld("orders:42", a))
+	// Output: true true
 }
 
 func ExampleServer_Options() {
@@ -121,21 +110,6 @@ func ExampleServer_Lose() {
 	// true
 }
 
-func ExampleServer_Steal() {
-	t := new(printer) // in a test, its *testing.T
-	defer t.end()
-
-	server := rlocktest.NewServer(t)
-	server.Steal("orders:42", time.Minute)
-	lock := server.Client().NewLock("orders:42")
-	fmt.Println(lock.TryLock(t.Context()))
-	server.Lose("orders:42")
-	fmt.Println(lock.TryLock(t.Context()))
-	// Output:
-	// false <nil>
-	// true <nil>
-}
-
 func ExampleServer_Refuse() {
 	t := new(printer) // in a test, its *testing.T
 	defer t.end()
@@ -152,50 +126,6 @@ func ExampleServer_Refuse() {
 	// true <nil>
 }
 
-func ExampleServer_Cut() {
-	t := new(printer) // in a test, its *testing.T
-	defer t.end()
-
-	server := rlocktest.NewServer(t)
-	client := server.Client(func(c *rlock.Config) { c.Lease = 100 * time.Millisecond })
-	hold, _ := client.NewLock("orders:42").Acquire(t.Context())
-	server.Cut(client)
-	<-hold.Context().Done() // when the lease ends, since it cannot be renewed
-	fmt.Println(errors.Is(context.Cause(hold.Context()), rlock.ErrLost))
-	// Output: true
-}
-
-func ExampleServer_Silence() {
-	t := new(printer) // in a test, its *testing.T
-	defer t.end()
-
-	server := rlocktest.NewServer(t)
-	a := server.Client(func(c *rlock.Config) { c.Lease = 100 * time.Millisecond })
-	b := server.Client()
-	hold, _ := a.NewLock("orders:42").Acquire(t.Context())
-	server.Silence(a)
-	_ = b.NewLock("orders:42").Lock(t.Context()) // waits for the lease
-	server.Heal(a)
-	fmt.Println(errors.Is(hold.Release(t.Context()), rlock.ErrLost))
-	fmt.Println(server.AssertHeld("orders:42", b))
-	// Output:
-	// true
-	// true
-}
-
-func ExampleServer_Heal() {
-	t := new(printer) // in a test, its *testing.T
-	defer t.end()
-
-	server := rlocktest.NewServer(t)
-	client := server.Client()
-	server.Refuse("LOADING Redis is loading the dataset in memory")
-	server.Silence()
-	server.Heal() // ends all of it
-	fmt.Println(client.NewLock("orders:42").TryLock(t.Context()))
-	// Output: true <nil>
-}
-
 func ExampleServer_Kill() {
 	t := new(printer) // in a test, its *testing.T
 	defer t.end()
@@ -208,47 +138,4 @@ func ExampleServer_Kill() {
 	_ = b.NewLock("orders:42").Lock(t.Context()) // waits for the lease
 	fmt.Println(server.AssertHeld("orders:42", b))
 	// Output: true
-}
-
-func ExampleServer_AssertFree() {
-	t := new(printer) // in a test, its *testing.T
-	defer t.end()
-
-	server := rlocktest.NewServer(t)
-	client := server.Client()
-	ctx := rlock.WithOwner(t.Context(), rlock.NewOwner())
-	_ = client.NewLock("orders:42").Lock(ctx)
-	_ = client.NewLock("orders:42").Unlock(ctx)
-	fmt.Println(server.AssertFree("orders:42"))
-	// Output: true
-}
-
-func ExampleServer_AssertHeld() {
-	t := new(printer) // in a test, its *testing.T
-	defer t.end()
-
-	server := rlocktest.NewServer(t)
-	client, finish, ended := server.Client(), make(chan struct{}), make(chan error)
-	go func() {
-		ended <- client.NewLock("orders:42").Do(t.Context(), func(context.Context) error {
-			<-finish
-			return nil
-		})
-	}()
-	fmt.Println(server.AssertHeld("orders:42", client)) // waits until it does
-	close(finish)
-	fmt.Println(<-ended)
-	// Output:
-	// true
-	// <nil>
-}
-
-func ExampleServer_AssertNothingHeld() {
-	t := new(printer) // in a test, its *testing.T
-	defer t.end()
-
-	server := rlocktest.NewServer(t)
-	defer server.AssertNothingHeld() // prints nothing, since nothing is
-	fmt.Println(server.Client().NewLock("orders:42").Do(t.Context(), func(context.Context) error { return nil }))
-	// Output: <nil>
 }

@@ -355,24 +355,7 @@ func TestATestInABubbleThatHangsPanics(t *testing.T) {
 	})
 }
 
-func proceedWith(client *rlock.Client) {
-	hold, _ := client.NewLock(key).Acquire(context.Background())
-	proceed(hold)
-}
-
-// proceed stands for code that gets a Hold.
-func proceed(hold *rlock.Hold) bool { return hold.Valid() && hold.Context().Err() == nil }
-
-func TestCodeThatIsGivenAHoldIsTestedWithARealOne(t *testing.T) {
-	eachClock(t, func(t *testing.T) {
-		assert.Panics(t, func() { proceed(new(rlock.Hold)) }, "a zero Hold panics")
-		hold, err := rlocktest.New(t).NewLock(key).Acquire(t.Context())
-		require.NoError(t, err)
-		assert.True(t, proceed(hold))
-		require.NoError(t, hold.Release(t.Context()))
-		assert.False(t, proceed(hold))
-	})
-}
+func proceedWith(client *rlock.Client) { _, _ = client.NewLock(key).Acquire(context.Background()) }
 
 // acquirers returns the Acquire method of a lock of each kind that has one key.
 func acquirers(c *rlock.Client) map[string]func(context.Context, ...rlock.AcquireOption) (*rlock.Hold, error) {
@@ -537,15 +520,21 @@ var faults = map[string]func(*rlocktest.Server, ...*rlock.Client){
 	"silent": (*rlocktest.Server).Silence,
 }
 
-func TestAFaultOfOneClientIsNotOneOfAnother(t *testing.T) {
+func TestAFaultOfTheNetworkIsThatOfOneClient(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			eachClock(t, func(t *testing.T) {
 				server := rlocktest.NewServer(t)
-				a, b := server.Client(), server.Client()
+				a, b := server.Client(hasLease(100*time.Millisecond)), server.Client()
+				held, err := a.NewLock("held").Acquire(t.Context())
+				require.NoError(t, err)
 				fault(server, a)
 				require.NoError(t, b.NewLock(key).Lock(t.Context()))
 				require.NoError(t, b.NewLock(key).Unlock(t.Context()))
+				arrives(t, held.Context().Done()) // it is not renewed
+				require.NoError(t, b.NewLock("held").Lock(t.Context()))
+				server.Heal(a)
+				require.NoError(t, a.NewLock(key).Lock(t.Context()))
 			})
 		})
 	}
