@@ -31,36 +31,6 @@ func advance(w *lease.Wheel, to time.Duration) []*lease.Entry {
 	return due
 }
 
-func TestAnEntryInThePastIsDueWithTheNextTick(t *testing.T) {
-	w := lease.NewWheel(epoch, tick)
-	advance(w, time.Minute)
-	var past, before lease.Entry
-	w.Schedule(&past, epoch.Add(time.Second))
-	w.Schedule(&before, epoch.Add(-time.Hour))
-	assert.Empty(t, advance(w, time.Minute))
-	assert.Len(t, advance(w, time.Minute+tick), 2)
-}
-
-func TestNextIsTheTimeOfTheNextOccupiedSlot(t *testing.T) {
-	w := lease.NewWheel(epoch, tick)
-	_, ok := w.Next()
-	require.False(t, ok, "nothing is scheduled")
-
-	var far, near lease.Entry
-	w.Schedule(&far, epoch.Add(turn+100*tick))
-	at, ok := w.Next()
-	require.True(t, ok)
-	assert.Equal(t, 100*tick, at.Sub(epoch), "its slot is passed a turn before")
-
-	advance(w, 100*tick)
-	at, _ = w.Next()
-	assert.Equal(t, turn+100*tick, at.Sub(epoch))
-
-	w.Schedule(&near, epoch.Add(150*tick))
-	at, _ = w.Next()
-	assert.Equal(t, 150*tick, at.Sub(epoch))
-}
-
 func TestFlushYieldsEveryEntry(t *testing.T) {
 	w := lease.NewWheel(epoch, tick)
 	entries := make([]lease.Entry, 100)
@@ -144,175 +114,6 @@ func TestDriftIsAHundredthTwoMillisecondsAndATick(t *testing.T) {
 	assert.Equal(t, 2*time.Millisecond, lease.Drift(0, 0))
 }
 
-func TestADeadNodeDelaysNoOther(t *testing.T) {
-	for name, latency := range map[string]time.Duration{"refusing": 0, "silent": 2 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-				s.set(1, true, latency)
-				dead, alive := make([]*held, 1000), make([]*held, 1000)
-				start := time.Now()
-				for i := range dead {
-					dead[i] = newHeld(k, 1, 30*time.Second)
-					alive[i] = newHeld(k, 2, 30*time.Second)
-				}
-				pass(59 * time.Second)
-				for i := range dead {
-					require.Zero(t, alive[i].lost())
-					require.Len(t, alive[i].sentTimes(), 5, "every ten seconds and a tick")
-					require.NotZero(t, dead[i].lost())
-					require.LessOrEqual(t, dead[i].lost().Sub(start), 30*time.Second, "the loss is reported before the lease in Redis ends")
-				}
-				assert.Equal(t, len(alive), k.Len())
-			})
-		})
-	}
-}
-
-func TestADownNodeIsProbedWithABackoff(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, true, 0)
-		newHelds(k, 1, 1000)
-		pass(15 * time.Second)
-		at, sizes := s.times(1), s.sizes(1)
-
-		// The commands that were due before the first failure went at once.
-		first := 0
-		for first < len(at) && at[first].Equal(at[0]) {
-			first++
-		}
-		assert.LessOrEqual(t, first, 8)
-		want := 50 * time.Millisecond
-		for i := first; i < len(at); i++ {
-			assert.Equal(t, want, at[i].Sub(at[i-1]))
-			assert.Equal(t, 128, sizes[i])
-			want = min(2*want, time.Second)
-		}
-		assert.InDelta(t, 9, len(at)-first, 1)
-	})
-}
-
-func TestAProbeOverlapsNoOtherCommand(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, true, 500*time.Millisecond)
-		newHelds(k, 1, 1000)
-		pass(10*time.Second + 600*time.Millisecond) // the first four have failed
-		before := len(s.times(1))
-		require.Equal(t, 5, before, "and a probe is in flight")
-		pass(15 * time.Second)
-		at := s.times(1)
-		for i := before; i < len(at); i++ {
-			assert.Greater(t, at[i].Sub(at[i-1]), 500*time.Millisecond)
-		}
-		assert.Greater(t, len(at), before+5)
-	})
-}
-
-func TestEverythingGoesAtOnceWhenTheNodeIsBack(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, true, 0)
-		all := newHelds(k, 1, 5000)
-		pass(15 * time.Second)
-		s.set(1, false, 0)
-		back := time.Now()
-		tries := len(s.sizes(1))
-		pass(time.Second) // the longest backoff
-		var last time.Time
-		for _, h := range all {
-			require.True(t, h.valid.end().After(back.Add(25*time.Second)), "it is renewed")
-			sends := h.sentTimes()
-			if at := sends[len(sends)-1]; at.After(last) {
-				last = at
-			}
-		}
-		first := s.times(1)[tries]
-		assert.Zero(t, last.Sub(first), "the moment that the probe was answered")
-		assert.Len(t, s.sizes(1)[tries:], 40)
-		assert.Equal(t, 5000, k.Len())
-	})
-}
-
-func TestAFailureAfterTheRecoveryBeginsWithTheShortBackoff(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		h := newHeld(k, 1, 30*time.Second)
-		s.set(1, true, 0)
-		h.set(1)
-		pass(3 * time.Second)
-		s.set(1, false, 0)
-		pass(time.Second)
-		s.set(1, true, 0)
-		tries := len(s.times(1))
-		h.set(2)
-		pass(time.Second)
-		at := s.times(1)[tries:]
-		require.Greater(t, len(at), 2)
-		assert.Equal(t, 50*time.Millisecond, at[1].Sub(at[0]))
-		assert.Equal(t, 100*time.Millisecond, at[2].Sub(at[1]))
-	})
-}
-
-func TestTheMaximumBoundsTheBackoffFromTheBeginning(t *testing.T) {
-	configured(t, lease.Config{Tick: tick, MaxBackoff: 20 * time.Millisecond}, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, true, 0)
-		newHeld(k, 1, 30*time.Second).set(1)
-		pass(time.Second)
-		assert.Len(t, s.times(1), 51)
-	})
-}
-
-func TestARenewableThatIsOverIsDroppedFromTheQueueOfADownNode(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, true, 0)
-		h := newHeld(k, 1, 30*time.Second)
-		pass(31 * time.Second)
-		require.NotZero(t, h.lost())
-		tries := len(s.times(1))
-		pass(time.Minute)
-		assert.Len(t, s.times(1), tries)
-	})
-}
-
-func TestARenewableThatMovedGoesToItsNewNode(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, true, 0)
-		all := newHelds(k, 1, 1000)
-		pass(12 * time.Second)
-		moved := all[500:] // behind more of those that stay than a batch holds
-		for _, h := range moved {
-			h.mu.Lock()
-			h.node = 2
-			h.mu.Unlock()
-		}
-		pass(time.Second) // by the next probe
-		assert.Equal(t, 500, sum(s.sizes(2)))
-		pass(time.Minute)
-		for _, h := range moved {
-			require.Zero(t, h.lost())
-		}
-		assert.Equal(t, len(moved), k.Len())
-	})
-}
-
-func sum(sizes []int) (n int) {
-	for _, size := range sizes {
-		n += size
-	}
-	return n
-}
-
-func TestRenewablesThatWereNotSentAreFirstInTheNextTry(t *testing.T) {
-	configured(t, lease.Config{Tick: tick, Batch: 10, Flights: 1}, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, true, 0)
-		all := newHelds(k, 1, 30)
-		pass(11 * time.Second)
-		tries := len(s.times(1))
-		require.Greater(t, tries, 3)
-		for i, h := range all {
-			assert.Equal(t, i < 10, len(h.sentTimes()) == tries)
-			assert.Equal(t, i >= 10, len(h.sentTimes()) == 0)
-		}
-	})
-}
-
 // TestAFlightThatFailsBeforeItsMemberIsAsked: meanwhile the member has come due and is queued for
 // Due, behind more members than are asked at once.
 func TestAFlightThatFailsBeforeItsMemberIsAsked(t *testing.T) {
@@ -342,20 +143,6 @@ func TestAFlightThatFailsBeforeItsMemberIsAsked(t *testing.T) {
 		fail <- false                     // it is sent again
 		synctest.Wait()
 		assert.Equal(t, int32(3), asks.Load())
-	})
-}
-
-func TestAFullNodeIsSentTheRestAsBatchesReturn(t *testing.T) {
-	configured(t, lease.Config{Tick: tick, Batch: 10, Flights: 2}, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, false, 100*time.Millisecond)
-		all := newHelds(k, 1, 45)
-		pass(10*time.Second + 50*time.Millisecond)
-		assert.Equal(t, []int{10, 10}, s.sizes(1))
-		all[40].release() // while it waits for room
-		pass(time.Second)
-		assert.Equal(t, []int{10, 10, 10, 10, 4}, s.sizes(1))
-		assert.Equal(t, 2, s.mostInFlight(1))
-		assert.Empty(t, all[40].sentTimes())
 	})
 }
 
@@ -393,59 +180,7 @@ func TestAnAnswerToAnOlderBatchBringsTheNodeUp(t *testing.T) {
 	})
 }
 
-func TestARenewableSchedulesTheRetryOfAFailedCommand(t *testing.T) {
-	redistest.Virtual(t, func(t *testing.T) {
-		start := time.Now()
-		var k *lease.Keeper
-		var sent []time.Duration
-		k = lease.NewKeeper(lease.Config{Send: func(_ context.Context, _ uint32, batch []lease.Renewable) bool {
-			sent = append(sent, time.Since(start))
-			k.Schedule(batch[0], time.Now().Add(time.Second)) // its retry
-			return true
-		}})
-		defer k.Close()
-		k.Schedule(&asking{due: func(time.Time) bool { return true }}, start.Add(time.Second))
-		pass(3 * time.Second)
-		assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}, sent)
-	})
-}
-
-func TestAProbeIsSentAtOnceWhenANodeIsReportedToAnswerAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, true, 0)
-		h := newHeld(k, 1, 30*time.Second)
-		h.set(1)
-		pass(5 * time.Second) // the backoff has grown to a second
-		s.set(1, false, 0)
-		sent := len(h.sentTimes())
-		k.Probe()
-		synctest.Wait()
-		require.Len(t, h.sentTimes(), sent+1)
-		pass(5 * time.Second)
-		k.Probe() // a node that is up is left alone
-		synctest.Wait()
-		assert.Len(t, h.sentTimes(), sent+1)
-		h.release()
-	})
-}
-
 // The end of a keeper: Close, or a panic.
-
-func TestCloseEndsTheCommandsInFlight(t *testing.T) {
-	redistest.Virtual(t, func(t *testing.T) {
-		ended := make(chan error, 1)
-		k := lease.NewKeeper(lease.Config{Send: func(ctx context.Context, _ uint32, _ []lease.Renewable) bool {
-			<-ctx.Done()
-			ended <- ctx.Err()
-			return false
-		}})
-		a := &asking{due: func(time.Time) bool { return true }}
-		k.Nudge(a)
-		synctest.Wait()
-		k.Close()
-		assert.ErrorIs(t, <-ended, context.Canceled)
-	})
-}
 
 func TestCloseInEveryState(t *testing.T) {
 	for name, prepare := range map[string]func(k *lease.Keeper, s *server){
@@ -476,14 +211,14 @@ func TestCloseInEveryState(t *testing.T) {
 				k.Close()
 				k.Close()
 				assert.Zero(t, time.Since(start), "Close waits for nothing")
-				sent, scheduled := len(s.sizes(1)), k.Len()
+				sent, scheduled := s.sent(), k.Len()
 
 				h := newHeld(k, 1, 30*time.Second)
 				assert.Equal(t, scheduled, k.Len(), "a closed keeper schedules nothing")
 				h.set(1)
 				h.release()
 				pass(time.Minute)
-				assert.Len(t, s.sizes(1), sent, "a closed keeper sends nothing")
+				assert.Equal(t, sent, s.sent(), "a closed keeper sends nothing")
 				assert.Zero(t, h.asks, "a closed keeper calls no Due")
 			})
 		})

@@ -1,7 +1,6 @@
 package lease_test
 
 import (
-	"runtime"
 	"testing"
 	"time"
 
@@ -41,29 +40,5 @@ func BenchmarkStartStopWith100kPending(b *testing.B) {
 	for b.Loop() {
 		k.Schedule(r, at)
 		k.Stop(r)
-	}
-}
-
-// BenchmarkBytesPerLease measures the memory of a lease in the wheel, including its entry, and the
-// goroutines for a hundred thousand of them.
-func BenchmarkBytesPerLease(b *testing.B) {
-	for b.Loop() {
-		var before, after runtime.MemStats
-		goroutines := runtime.NumGoroutine()
-		runtime.GC()
-		runtime.ReadMemStats(&before)
-		k := lease.NewKeeper(lease.Config{Send: none})
-		at := time.Now().Add(time.Hour)
-		all := make([]*kept, many)
-		for i := range all {
-			all[i] = new(kept)
-			k.Schedule(all[i], at.Add(time.Duration(i)*100*time.Microsecond))
-		}
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc-8*many)/many, "B/lease") // all belongs to the benchmark
-		b.ReportMetric(float64(runtime.NumGoroutine()-goroutines), "goroutines")
-		runtime.KeepAlive(all)
-		k.Close()
 	}
 }

@@ -2,6 +2,8 @@ package lease_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +22,8 @@ type held struct {
 	keeper *lease.Keeper
 	entry  lease.Entry
 	ttl    time.Duration
+	name   string  // in stories,
+	server *server // which is told of the loss
 
 	mu       sync.Mutex // guards the fields below
 	node     uint32
@@ -45,15 +49,6 @@ func newHeld(k *lease.Keeper, node uint32, ttl time.Duration) *held {
 	return h
 }
 
-// newHelds returns n leases of 30 s.
-func newHelds(k *lease.Keeper, node uint32, n int) []*held {
-	all := make([]*held, n)
-	for i := range all {
-		all[i] = newHeld(k, node, 30*time.Second)
-	}
-	return all
-}
-
 func (h *held) Entry() *lease.Entry { return &h.entry }
 
 func (h *held) Group() uint32 {
@@ -71,6 +66,9 @@ func (h *held) Due(now time.Time) bool {
 		return false
 	case !h.valid.goesOn(now):
 		h.lostAt = now
+		if h.server != nil {
+			h.server.tell(h.name + " is lost")
+		}
 		return false
 	}
 	if h.sendMore || h.value != h.mirrored || !now.Before(h.renewAt) {
@@ -138,57 +136,35 @@ func (h *held) sentTimes() []time.Time {
 	return append([]time.Time(nil), h.sends...)
 }
 
-func (h *held) lost() time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lostAt
-}
-
 // A server is the nodes that a keeper sends to.
 type server struct {
 	mu      sync.Mutex // guards the fields below
 	latency map[uint32]time.Duration
 	dead    map[uint32]bool // no answer, after the latency
-	tries   map[uint32][]int
-	at      map[uint32][]time.Time
-	open    map[uint32]int // batches in flight
-	most    map[uint32]int
+	events  []event         // batches and losses
+}
+
+func (s *server) tell(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, event{time.Now(), text})
+}
+
+// sent returns how many batches were sent.
+func (s *server) sent() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(s.events), func(e event) bool { return !strings.HasPrefix(e.text, "node") }))
 }
 
 func newServer() *server {
-	return &server{
-		latency: make(map[uint32]time.Duration),
-		dead:    make(map[uint32]bool),
-		tries:   make(map[uint32][]int),
-		at:      make(map[uint32][]time.Time),
-		open:    make(map[uint32]int),
-		most:    make(map[uint32]int),
-	}
+	return &server{latency: make(map[uint32]time.Duration), dead: make(map[uint32]bool)}
 }
 
 func (s *server) set(node uint32, dead bool, latency time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dead[node], s.latency[node] = dead, latency
-}
-
-// times returns when batches were sent to the node, and sizes how large they were.
-func (s *server) times(node uint32) []time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]time.Time(nil), s.at[node]...)
-}
-
-func (s *server) sizes(node uint32) []int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]int(nil), s.tries[node]...)
-}
-
-func (s *server) mostInFlight(node uint32) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.most[node]
 }
 
 // send is a lease.Sender.
@@ -199,11 +175,8 @@ func (s *server) send(ctx context.Context, node uint32, batch []lease.Renewable)
 			built = append(built, r)
 		}
 	}
+	s.tell(batchOf(node, batch))
 	s.mu.Lock()
-	s.tries[node] = append(s.tries[node], len(batch))
-	s.at[node] = append(s.at[node], time.Now())
-	s.open[node]++
-	s.most[node] = max(s.most[node], s.open[node])
 	latency := s.latency[node]
 	s.mu.Unlock()
 
@@ -215,7 +188,6 @@ func (s *server) send(ctx context.Context, node uint32, batch []lease.Renewable)
 	}
 
 	s.mu.Lock()
-	s.open[node]--
 	reached := !s.dead[node] && ctx.Err() == nil
 	s.mu.Unlock()
 	for _, r := range built {

@@ -1,0 +1,180 @@
+package lease_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-rlock/rlock/internal/golden"
+	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/lease"
+	"github.com/stretchr/testify/require"
+)
+
+// A case is told in virtual time, with the commands of do. An outcome is a batch, with its node and the values of
+// its members, or a loss, each with its time.
+func TestStories(t *testing.T) {
+	golden.Cases(t, false, func(t *testing.T, c *golden.Case) {
+		redistest.Virtual(t, func(t *testing.T) {
+			s := &stage{t: t, server: newServer(), holds: map[string][]*held{}, began: time.Now()}
+			config := lease.Config{Tick: tick, Send: s.server.send}
+			if first, settings, _ := strings.Cut(c.First(), " "); first == "config" {
+				for name, value := range pairs(settings) {
+					switch name {
+					case "batch":
+						config.Batch, _ = strconv.Atoi(value)
+					case "flights":
+						config.Flights, _ = strconv.Atoi(value)
+					default:
+						map[string]func(time.Duration){
+							"tick":       func(d time.Duration) { config.Tick = d },
+							"pace":       func(d time.Duration) { config.Pace = d },
+							"maxbackoff": func(d time.Duration) { config.MaxBackoff = d },
+						}[name](s.duration(value))
+					}
+				}
+			}
+			s.keeper = lease.NewKeeper(config)
+			defer s.keeper.Close()
+			c.Tell(t, s.do)
+		})
+	})
+}
+
+// pairs returns the settings of a text as "batch=10, flights=2".
+func pairs(text string) map[string]string {
+	all := map[string]string{}
+	for setting := range strings.SplitSeq(text, ", ") {
+		name, value, _ := strings.Cut(setting, "=")
+		all[name] = value
+	}
+	return all
+}
+
+// A stage has a keeper, its nodes, and leases by their names.
+type stage struct {
+	t      *testing.T
+	server *server
+	keeper *lease.Keeper
+	holds  map[string][]*held
+	began  time.Time
+	told   int // events of the server
+}
+
+func (s *stage) duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	require.NoError(s.t, err)
+	return d
+}
+
+// do executes a command: "config", "node 1 up 5ms" or down, with its latency; "hold a 1 30s x10", leases on a node;
+// "pass 10s"; "probe", "len"; and what is done to a lease: "set a 2", its value, by a nudge, "value a 2", without one,
+// "due a", "schedule a 1h", "move a 2", to another node, "stop a", "more a", which always asks for a command.
+func (s *stage) do(command string) (outcome []string) {
+	word := append(strings.Fields(command), "", "", "", "")
+	number, _ := strconv.Atoi(word[2])
+	switch word[0] {
+	case "", "config":
+	case "node":
+		node, _ := strconv.Atoi(word[1])
+		s.server.set(uint32(node), word[2] == "down", s.duration(cmp.Or(word[3], "0s")))
+	case "hold":
+		n, _ := strconv.Atoi(cmp.Or(strings.TrimPrefix(word[4], "x"), "1"))
+		for range n {
+			h := newHeld(s.keeper, uint32(number), s.duration(word[3]))
+			h.mu.Lock()
+			h.name, h.server = word[1], s.server
+			h.mu.Unlock()
+			s.holds[word[1]] = append(s.holds[word[1]], h)
+		}
+	case "pass":
+		time.Sleep(s.duration(word[1]))
+	case "probe":
+		s.keeper.Probe()
+	case "len":
+		outcome = append(outcome, strconv.Itoa(s.keeper.Len()))
+	default:
+		require.NotEmpty(s.t, s.holds[word[1]], command)
+		for _, h := range s.holds[word[1]] {
+			switch word[0] {
+			case "set":
+				h.set(number)
+			case "due":
+				s.keeper.Schedule(h, time.Now())
+			case "schedule":
+				s.keeper.Schedule(h, time.Now().Add(s.duration(word[2])))
+			case "value", "move", "more":
+				h.mu.Lock()
+				switch word[0] {
+				case "value":
+					h.value = number
+				case "move":
+					h.node = uint32(number)
+				case "more":
+					h.sendMore = true
+				}
+				h.mu.Unlock()
+			case "stop":
+				outcome = append(outcome, fmt.Sprint(s.keeper.Stop(h)))
+			default:
+				require.FailNow(s.t, "no such command", command)
+			}
+		}
+	}
+	synctest.Wait()
+	return append(outcome, s.events()...)
+}
+
+// events returns what has happened since the last call.
+func (s *stage) events() []string {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	all := slices.Clone(s.server.events[s.told:])
+	s.told = len(s.server.events)
+	slices.SortStableFunc(all, func(a, b event) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.text, b.text)) })
+	var lines []string
+	for i, n := 0, 0; i < len(all); i += n {
+		for n = 1; i+n < len(all) && all[i+n].at.Equal(all[i].at) && all[i+n].text == all[i].text; n++ {
+		}
+		line := fmt.Sprint(all[i].at.Sub(s.began), " ", all[i].text)
+		if n > 1 {
+			line += fmt.Sprintf(", %d times", n)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// An event is a batch or a loss.
+type event struct {
+	at   time.Time
+	text string
+}
+
+// batchOf names the members of a batch, with their values.
+func batchOf(node uint32, batch []lease.Renewable) string {
+	members := map[string]int{}
+	for _, r := range batch {
+		h := r.(*held)
+		h.mu.Lock()
+		name := h.name
+		if h.value != 0 {
+			name += fmt.Sprint("=", h.value)
+		}
+		h.mu.Unlock()
+		members[name]++
+	}
+	text := fmt.Sprintf("node %d:", node)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if text += " " + name; members[name] > 1 {
+			text += fmt.Sprint(" x", members[name])
+		}
+	}
+	return text
+}
