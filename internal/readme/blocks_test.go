@@ -156,19 +156,11 @@ func TestEachGoBlockOfTheDocumentsCompiles(t *testing.T) {
 
 func TestABlockThatDoesNotCompileIsReportedWithItsLine(t *testing.T) {
 	redistest.Slow(t)
-	const good = "```go\npackage main\nfunc main() {}\n```\n```go\nfunc lease(d time.Duration) rlock.AcquireOption { return rlock.WithLease(d) }\n```\n" +
-		"<!-- go: (ctx context.Context, client *rlock.Client) error -->\n```go\nhold, err := client.NewLock(\"a\").Acquire(ctx)\nif err != nil {\n\treturn err\n}\n...\ndefer hold.Release(ctx)\n```\n```\nnot Go\n```\n"
-	require.NoError(t, compile(t, map[string]string{"/good.md": good}))
 	for name, c := range map[string]struct{ page, told string }{
-		"an unknown method":          {"<!-- go: (lock *rlock.Lock) -->\n```go\nlock.Unknown()\n```", "/bad.md:3:6"},
-		"a result of the wrong type": {"<!-- go: (err error) (string, error) -->\n```go\n\treturn err\n```", "/bad.md:3:"},
-		"declarations, the second":   {"```go\n_ = rlock.NewOwner()\n```\n```go\nfunc f() rlock.Owner {\n\treturn nil\n}\n```", "/bad.md:6:9"},
-		"an unused variable":         {"```go\nowner := rlock.NewOwner()\n```", "/bad.md:2:1"},
-		"an internal package":        {"```go\npackage main\nimport _ \"github.com/go-rlock/rlock/internal/network\"\nfunc main() {}\n```", "the reader may not import"},
-		"no Go at all":               {"```go\nlock = = lock\n```", "/bad.md:2:8"},
-		"no end":                     {"```go\n_ = rlock.NewOwner()", "does not end"},
-		"a mark without a block":     {"<!-- go: (ctx context.Context) -->\n\n```go\n_ = ctx\n```", "not on the line above"},
-		"not a part of the file":     {"<!-- from: examples/handler/handler.go -->\n```go\nfunc other() {}\n```", "/bad.md:3: the block is not a part of examples/handler/handler.go"},
+		"an unknown method":      {"<!-- go: (lock *rlock.Lock) -->\n```go\nlock.Unknown()\n```", "/bad.md:3:6"},
+		"an internal package":    {"```go\npackage main\nimport _ \"github.com/go-rlock/rlock/internal/network\"\nfunc main() {}\n```", "the reader may not import"},
+		"no end":                 {"```go\n_ = rlock.NewOwner()", "does not end"},
+		"not a part of the file": {"<!-- from: examples/handler/handler.go -->\n```go\nfunc other() {}\n```", "/bad.md:3: the block is not a part of examples/handler/handler.go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.ErrorContains(t, compile(t, map[string]string{"/bad.md": c.page}), c.told)
