@@ -9,28 +9,6 @@ import (
 	"github.com/go-rlock/rlock/lease"
 )
 
-func ExampleWheel() {
-	type reminder struct {
-		entry lease.Entry
-		text  string
-	}
-	now := time.Now()
-	wheel := lease.NewWheel(now, 10*time.Millisecond)
-	tea, cake := &reminder{text: "tea"}, &reminder{text: "cake"}
-	byEntry := map[*lease.Entry]*reminder{&tea.entry: tea, &cake.entry: cake}
-
-	wheel.Schedule(&tea.entry, now.Add(3*time.Minute))
-	wheel.Schedule(&cake.entry, now.Add(40*time.Minute))
-
-	wheel.Advance(now.Add(5*time.Minute), func(e *lease.Entry) {
-		fmt.Println(byEntry[e].text, "is ready")
-	})
-	fmt.Println("left:", wheel.Len())
-	// Output:
-	// tea is ready
-	// left: 1
-}
-
 // A session lives on a server for a second, unless it is renewed.
 type session struct {
 	keeper *lease.Keeper

@@ -213,18 +213,6 @@ func TestAFullServerIsLeftAloneUntilTheNextSubscription(t *testing.T) {
 	})
 }
 
-func TestAPlainChannelIsSubscribedOnceTheServerHasRoom(t *testing.T) {
-	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		w.full.Store(true)
-		plain := w.hub.ListenPlain("aside", func(string) {})
-		awaitWake(t, plain)
-		time.Sleep(10 * time.Minute)
-		w.full.Store(false)
-		time.Sleep(30 * time.Second)
-		assert.True(t, plain.Confirmed())
-	})
-}
-
 func TestAServerThatIsDownIsNoReasonToPoll(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		w.net.Refuse()

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -221,25 +220,6 @@ func TestChannelsThatWaitAreSubscribedTogether(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"first"}, w.PubSubChannels(""))
-	})
-}
-
-func TestAClientOfRESP2Works(t *testing.T) {
-	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		opt := w.options()
-		opt.AlwaysRESP2 = true
-		client, err := rueidis.NewClient(opt)
-		require.NoError(t, err)
-		defer client.Close()
-		hub := pubsub.New(pubsub.Config{Client: client, Linger: time.Second})
-		defer hub.Close()
-		a, b := wait(hub, "a"), wait(hub, "b")
-		awaitWake(t, a, b)
-		w.Publish("a", "0")
-		assert.True(t, isWoken(a))
-		a.Close()
-		time.Sleep(time.Minute)
-		assert.Equal(t, map[string]int{"a": 0, "b": 1}, w.PubSubNumSub("a", "b"))
 	})
 }
 

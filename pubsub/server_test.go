@@ -78,18 +78,6 @@ func TestKilledConnectionsAreReplaced(t *testing.T) {
 	})
 }
 
-func TestARestartedServerIsSubscribedAgain(t *testing.T) {
-	redis := redistest.Standalone(t)
-	hub, _ := newHub(t, redis.Options(), pubsub.Config{})
-	s := woken(t, hub, "a")
-	redis.Stop()
-	eventually(t, "the loss is noticed", func() bool { return !hub.Confirmed("a") })
-	redis.Start()
-	awaitWake(t, s)
-	assert.True(t, hub.Confirmed("a"))
-	assert.EqualValues(t, 1, subscribers(t, redis.Client(t), "NUMSUB", "a"))
-}
-
 func TestTenThousandChannelsShareAConnection(t *testing.T) {
 	redis := redistest.Standalone(t)
 	outside := redis.Client(t)
@@ -156,25 +144,6 @@ func TestAUserSubscribesWhatItsACLPermits(t *testing.T) {
 		awaitWake(t, s)
 		return s.Refused() == nil
 	})
-}
-
-func TestAUserWithoutPubSubIsRefusedEverything(t *testing.T) {
-	redis := redistest.Standalone(t)
-	do(t, redis.Client(t), "ACL", "SETUSER", "mute", "on", ">secret", "~*", "&*", "+@all", "-@pubsub")
-	opt := redis.Options()
-	opt.Username, opt.Password = "mute", "secret"
-	for _, sharded := range []bool{false, true} {
-		if sharded {
-			redistest.NeedMajor(t, 7)
-		}
-		hub, client := newHub(t, opt, pubsub.Config{Sharded: sharded, Linger: time.Nanosecond})
-		for i := range 3 {
-			s := woken(t, hub, fmt.Sprint("c", i))
-			require.ErrorContains(t, s.Refused(), "NOPERM")
-			s.Close()
-		}
-		do(t, client, "PING")
-	}
 }
 
 func TestShardedChannelsWorkOnASingleServer(t *testing.T) {

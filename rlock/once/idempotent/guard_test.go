@@ -340,31 +340,6 @@ func TestResponsesThatAreNoResults(t *testing.T) {
 	idempotent.NotDone(t.Context()) // a handler without a key
 }
 
-// The README's handler answers 409 while another process has the order, and is run again later.
-func TestAHandlerThatFindsItsLockTakenIsRunAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		redis := rlocktest.NewServer(t)
-		client := redis.Client()
-		s := over(t, client, idempotent.Options{}, func(w http.ResponseWriter, r *http.Request) {
-			hold, err := client.NewLock("lock:orders:42").Acquire(r.Context(), rlock.WithWait(2*time.Second))
-			if errors.Is(err, rlock.ErrNotAcquired) {
-				http.Error(w, "the order is being processed", http.StatusConflict)
-				return
-			}
-			defer hold.Release(r.Context())
-			w.WriteHeader(http.StatusCreated)
-		})
-		busy, err := redis.Client().NewLock("lock:orders:42").Acquire(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, http.StatusConflict, s.post(key, "7").Code)
-		require.NoError(t, busy.Release(t.Context()))
-		for range 2 {
-			assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
-		}
-		assert.EqualValues(t, 2, s.runs.Load())
-	})
-}
-
 // The connection breaks at one command of a request, before Redis has it or after. The client
 // repeats its request as long as it gets no result: the handler has one, and each later request
 // gets that.
