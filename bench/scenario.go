@@ -196,6 +196,8 @@ func fleetCell(n distance, processes int, section time.Duration, pauses bool) ce
 	switch {
 	case processes < 64 && section == ms && !pauses && n != far: // the settings of the targets
 		c.quick, c.rounds = true, 3
+	case processes == 2:
+		c.quick = section == 0 && n == loopback && !pauses
 	case processes == 8:
 		c.quick = section == ms || !pauses && (section == 0 && n != far || section == 10*ms && n == near)
 	}
