@@ -230,6 +230,8 @@ func TestKindsWithoutAnswers(t *testing.T) {
 			_, err := l.Acquire(w.Ctx, withAnswer(new(contract.Answer)))
 			assert.ErrorIs(t, err, errors.ErrUnsupported, name)
 		}
+		of := contract.Answer{Unless: "return 1", Keys: []string{testbed.Key}}
+		require.ErrorIs(t, testbed.ErrorOf(c.NewLock(testbed.Key).Acquire(w.Ctx, withAnswer(&of))), rlock.ErrInvalidName, "a condition may not have the keys of locks")
 	})
 }
 
