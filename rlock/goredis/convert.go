@@ -62,8 +62,11 @@ func FromOptions(o *redis.Options) (rueidis.ClientOption, error) {
 		network = "unix"
 	}
 	option, err := convert(o, network, addr)
+	if err != nil {
+		return option, err
+	}
 	option.ForceSingleClient = true
-	return option, err
+	return option, nil
 }
 
 // FromCluster returns the option for a Cluster.
@@ -96,11 +99,14 @@ func FromFailover(o *redis.FailoverOptions) (rueidis.ClientOption, error) {
 		return refuse("CredentialsProvider or CredentialsProviderContext is set, and rueidis would log in to the Sentinels with its credentials, too: use Username and Password, or make the rueidis.Client yourself and share it with Config.Client")
 	}
 	option, err := convert(o, "", o.SentinelAddrs...)
+	if err != nil {
+		return option, err
+	}
 	option.Sentinel = rueidis.SentinelOption{
 		MasterSet: o.MasterName, Dialer: option.Dialer, TLSConfig: option.TLSConfig, ClientName: option.ClientName,
 	}
 	option.Sentinel.Username, option.Sentinel.Password = login(o.SentinelUsername, o.SentinelPassword)
-	return option, err
+	return option, nil
 }
 
 // FromUniversal returns the option for what NewUniversalClient would connect to with o: the primary

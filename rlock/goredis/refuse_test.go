@@ -39,8 +39,9 @@ func TestOptionsThatCannotBeConvertedAreRefused(t *testing.T) {
 		},
 	} {
 		for _, o := range options {
-			_, err := from(o)
+			option, err := from(o)
 			require.ErrorIs(t, err, rlock.ErrInvalidConfig)
+			assert.Zero(t, option)
 			assert.ErrorContains(t, err, says)
 		}
 	}
