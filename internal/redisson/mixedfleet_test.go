@@ -36,10 +36,10 @@ type fleet struct {
 	counted             bool          // Redis knows that the threads wait: they have their part
 }
 
-// A share is what a process had of a lock.
+// A share is what a process had of a lock. Its fields are exported so that a log has the units.
 type share struct {
-	sections int
-	longest  time.Duration // the longest wait of any of its threads or goroutines
+	Sections int
+	Longest  time.Duration // the longest wait of any of its threads or goroutines
 }
 
 // A rival is a thread of a fleet.
@@ -72,7 +72,7 @@ func (f fleet) contends(s *scene) (java share, golang []share) {
 			n, longest := s.again(a, kind, lock, end, func(string) error { time.Sleep(mixedSection); return nil })
 			mu.Lock()
 			defer mu.Unlock()
-			to.sections, to.longest = to.sections+n, max(to.longest, longest)
+			to.Sections, to.Longest = to.Sections+n, max(to.Longest, longest)
 		})
 	}
 	kind := redisson.Plain
@@ -105,11 +105,11 @@ func (f fleet) contends(s *scene) (java share, golang []share) {
 
 // part returns how much of their fair part the Java processes had.
 func (f fleet) part(java share, golang []share) float64 {
-	sections, processes := java.sections, max(f.processes, 1)
+	sections, processes := java.Sections, max(f.processes, 1)
 	for _, share := range golang {
-		sections += share.sections
+		sections += share.Sections
 	}
-	return float64(java.sections) / float64(sections) * float64(processes+f.clients) / float64(processes)
+	return float64(java.Sections) / float64(sections) * float64(processes+f.clients) / float64(processes)
 }
 
 // Each process has its part, and no thread waits for long. Redis cannot count clients of Redisson
@@ -150,12 +150,12 @@ func TestMixedFleetsTakeTurns(t *testing.T) {
 func (f fleet) takesTurns(s *scene) {
 	java, golang := f.contends(s)
 	if !f.counted {
-		assert.Less(s.t, java.longest, 4*time.Second)
+		assert.Less(s.t, java.Longest, 4*time.Second)
 		return
 	}
 	assert.InDelta(s.t, 1, f.part(java, golang), 0.4, "Java's part of its fair part")
 	for _, share := range append(golang, java) {
-		assert.Less(s.t, share.longest, 3*time.Second)
+		assert.Less(s.t, share.Longest, 3*time.Second)
 	}
 }
 
