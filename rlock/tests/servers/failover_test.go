@@ -170,20 +170,6 @@ func TestReplicasBehindSentinel(t *testing.T) {
 	})
 }
 
-func TestClientsThatWaitForReplicasExcludeEachOther(t *testing.T) {
-	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {
-		all := testbed.ReplicasOf[s.Kind]
-		if all == 0 {
-			return
-		}
-		locks := []testbed.Locker{s.NewLock()}
-		for range 3 {
-			locks = append(locks, s.NewLock(testbed.WithReplicas(all)))
-		}
-		s.Exclude(12, locks...)
-	})
-}
-
 func TestAServerThatRefusesWaitIsTheErrorOfNew(t *testing.T) {
 	s := testbed.At(t, redistest.Standalone(t))
 	config := s.Limited("~*", "&*", "+@all", "-wait")
