@@ -13,10 +13,10 @@ import (
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
 
-// once runs the job of a day unless another replica has run it or is running it.
-func once(ctx context.Context, client *rlock.Client, day string, job func()) error {
+// once runs the job of an hour unless another replica has run it or is running it.
+func once(ctx context.Context, client *rlock.Client, hour string, job func()) error {
 	// The lock stays for ten minutes after it was acquired, for the replicas whose clocks are late.
-	hold, err := client.NewLock("report:"+day).Acquire(ctx, rlock.WithWait(0), rlock.WithMinHold(10*time.Minute))
+	hold, err := client.NewLock("report:"+hour).Acquire(ctx, rlock.WithWait(0), rlock.WithMinHold(10*time.Minute))
 	if errors.Is(err, rlock.ErrNotAcquired) {
 		return nil
 	}
@@ -27,28 +27,28 @@ func once(ctx context.Context, client *rlock.Client, day string, job func()) err
 	return hold.Release(ctx)
 }
 
-func TestTheReportIsSentOnceADay(t *testing.T) {
+func TestTheReportIsSentOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := rlocktest.NewServer(t)
-		server.HangAfter(3 * 24 * time.Hour)
+		server.HangAfter(3 * time.Hour)
 		var sent atomic.Int64
 		var replicas sync.WaitGroup
 		for range 3 {
 			client := server.Client()
 			replicas.Go(func() {
 				for range 2 {
-					err := once(t.Context(), client, time.Now().Format(time.DateOnly), func() { sent.Add(1) })
+					err := once(t.Context(), client, time.Now().Format("2006-01-02T15"), func() { sent.Add(1) })
 					if err != nil {
 						t.Error(err)
 					}
-					time.Sleep(24 * time.Hour)
+					time.Sleep(time.Hour)
 				}
 			})
 		}
 		replicas.Wait()
 		if sent.Load() != 2 {
-			t.Errorf("in 2 days the report was sent %d times", sent.Load())
+			t.Errorf("in 2 hours the report was sent %d times", sent.Load())
 		}
-		server.AssertNothingHeld() // the time of the last day is over
+		server.AssertNothingHeld() // the time of the last hour is over
 	})
 }

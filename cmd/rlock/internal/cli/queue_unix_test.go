@@ -3,8 +3,6 @@
 package cli_test
 
 import (
-	"io"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -14,47 +12,41 @@ import (
 	"github.com/go-rlock/rlock/internal/redistest"
 )
 
-// Processes wait for one lock. The command shows the holder and the queue by their process ids, and
-// so it does when the holder was killed.
+// The command shows the holder and the queue by their process ids, also after the holder was killed.
 func TestTheCommandShowsWhichProcessesHoldAndWait(t *testing.T) {
 	t.Parallel()
 	needsServer(t) // the embedded server cannot distinguish processes
 	s := newSite(t)
 	const name = "jam"
-	awaits := func(line []*exec.Cmd) {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			code, stdout, stderr := s.run("", "show", "--json", name)
-			require.Zero(t, code, stderr)
-			shown := locks(t, stdout)[0]
-			if len(shown.Holders) != 1 || shown.Waiting != len(line)-1 || shown.Holders[0].PID != line[0].Process.Pid {
-				return false
-			}
-			var queue, pids []int
-			for _, waiter := range shown.Queue {
-				queue = append(queue, waiter.PID)
-			}
-			for _, cmd := range line[1:] {
-				pids = append(pids, cmd.Process.Pid)
-			}
-			return assert.ObjectsAreEqual(pids, queue)
-		}, redistest.Hang, time.Millisecond)
+	var line []*player
+	for range 3 {
+		line = append(line, s.start("exec", "--fair", "--lease", "2s", "--grace", "500ms", name, "--", "cat"))
+		s.awaitShown(name, line)
 	}
-	var line []*exec.Cmd
-	var inputs []io.Closer
-	for range 4 {
-		cmd := s.command("exec", "--fair", "--lease", "2s", "--grace", "500ms", name, "--", "cat")
-		stdin, err := cmd.StdinPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-		line, inputs = append(line, cmd), append(inputs, stdin)
-		awaits(line)
+	require.NoError(t, line[0].cmd.Process.Kill())
+	s.awaitShown(name, line[1:])
+	for i, p := range line {
+		require.NoError(t, p.stdin.Close()) // cat ends
+		assert.Equal(t, i > 0, p.wait() == 0)
 	}
-	require.NoError(t, line[0].Process.Kill())
-	awaits(line[1:])
-	for i, cmd := range line {
-		require.NoError(t, inputs[i].Close()) // cat ends
-		assert.Equal(t, i > 0, cmd.Wait() == nil)
-	}
+}
+
+// awaitShown returns when the first process is shown as the holder, and the others as those that wait.
+func (s *site) awaitShown(name string, line []*player) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		code, stdout, stderr := s.run("", "show", "--json", name)
+		require.Zero(s.t, code, stderr)
+		var shown, want []int
+		for _, holder := range locks(s.t, stdout)[0].Holders {
+			shown = append(shown, holder.PID)
+		}
+		for _, waiter := range locks(s.t, stdout)[0].Queue {
+			shown = append(shown, waiter.PID)
+		}
+		for _, p := range line {
+			want = append(want, p.cmd.Process.Pid)
+		}
+		return assert.ObjectsAreEqual(want, shown)
+	}, redistest.Hang, time.Millisecond)
 }
