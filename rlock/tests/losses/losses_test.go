@@ -212,7 +212,11 @@ func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		lock, me := w.NewProcess().NewLock(testbed.Key), w.Caller()
 		require.NoError(t, lock.Lock(me))
-		for range 100 {
+		looks := 100
+		if w.Kind.Name != "plain" {
+			looks = 10
+		}
+		for range looks {
 			time.Sleep(36700 * time.Millisecond)
 			require.GreaterOrEqual(t, w.Remaining(), 20*time.Second-50*time.Millisecond, "renewed at a third")
 			require.True(t, lock.IsHeld(me))
@@ -254,7 +258,7 @@ func TestAfterUnlockNothingIsRenewedEver(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {
 		p, me := w.NewProcess(), w.Caller()
 		lock := p.NewLock(testbed.Key)
-		for range 5 {
+		for range 2 {
 			require.NoError(t, lock.Lock(me))
 			require.NoError(t, lock.Lock(me)) // the mirror of the second level may still be in flight when both levels are unlocked
 			require.NoError(t, lock.Unlock(me))
