@@ -22,7 +22,7 @@ type held struct {
 	keeper *lease.Keeper
 	entry  lease.Entry
 	ttl    time.Duration
-	name   string  // in stories,
+	name   string  // the name of the lease in stories,
 	server *server // which is told of the loss
 
 	mu       sync.Mutex // guards the fields below

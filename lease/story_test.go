@@ -25,18 +25,21 @@ func TestStories(t *testing.T) {
 			s := &stage{t: t, server: newServer(), holds: map[string][]*held{}, began: time.Now()}
 			config := lease.Config{Tick: tick, Send: s.server.send}
 			if first, settings, _ := strings.Cut(c.First(), " "); first == "config" {
-				for name, value := range pairs(settings) {
+				for setting := range strings.SplitSeq(settings, ", ") {
+					name, value, _ := strings.Cut(setting, "=")
 					switch name {
 					case "batch":
 						config.Batch, _ = strconv.Atoi(value)
 					case "flights":
 						config.Flights, _ = strconv.Atoi(value)
+					case "tick":
+						config.Tick = s.duration(value)
+					case "pace":
+						config.Pace = s.duration(value)
+					case "maxbackoff":
+						config.MaxBackoff = s.duration(value)
 					default:
-						map[string]func(time.Duration){
-							"tick":       func(d time.Duration) { config.Tick = d },
-							"pace":       func(d time.Duration) { config.Pace = d },
-							"maxbackoff": func(d time.Duration) { config.MaxBackoff = d },
-						}[name](s.duration(value))
+						require.FailNow(t, "no such setting", name)
 					}
 				}
 			}
@@ -45,16 +48,6 @@ func TestStories(t *testing.T) {
 			c.Tell(t, s.do)
 		})
 	})
-}
-
-// pairs returns the settings of a text as "batch=10, flights=2".
-func pairs(text string) map[string]string {
-	all := map[string]string{}
-	for setting := range strings.SplitSeq(text, ", ") {
-		name, value, _ := strings.Cut(setting, "=")
-		all[name] = value
-	}
-	return all
 }
 
 // A stage has a keeper, its nodes, and leases by their names.
@@ -73,9 +66,16 @@ func (s *stage) duration(text string) time.Duration {
 	return d
 }
 
-// do executes a command: "config", "node 1 up 5ms" or down, with its latency; "hold a 1 30s x10", leases on a node;
-// "pass 10s"; "probe", "len"; and what is done to a lease: "set a 2", its value, by a nudge, "value a 2", without one,
-// "due a", "schedule a 1h", "move a 2", to another node, "stop a", "more a", which always asks for a command.
+// do executes a command, and returns its outcome and the events since the last command:
+//
+//	config batch=10, flights=2      the first command of a case: fields of lease.Config
+//	node 1 up 5ms                   a node, up or down, with its latency
+//	hold a 1 30s x10                ten leases of 30 s on node 1, with the name a
+//	set a 2                         the value of a lease, with a nudge
+//	value a 2; move a 2             its value, without one; its node
+//	due a; schedule a 1h; stop a    calls of the keeper
+//	more a                          the lease asks for a command each time
+//	pass 10s; probe; len            time; calls of the keeper
 func (s *stage) do(command string) (outcome []string) {
 	word := append(strings.Fields(command), "", "", "", "")
 	number, _ := strconv.Atoi(word[2])
@@ -131,7 +131,7 @@ func (s *stage) do(command string) (outcome []string) {
 	return append(outcome, s.events()...)
 }
 
-// events returns what has happened since the last call.
+// events returns a line for each event since the last call, and one for equal events at one time.
 func (s *stage) events() []string {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()

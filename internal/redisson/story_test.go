@@ -23,22 +23,22 @@ import (
 
 // A story is played on one name. Its title stands alone, and its commands are indented:
 //
-//	go tryLock 200ms 1m => false     who, the method by its name in Redisson, what is given and what comes of it:
-//	                                 "not held" is each side's refusal; "soon" asks until it does
-//	java read lock                   of which kind, where it is not the play's
-//	B waits lock                     in the background; it sleeps when the next command begins
-//	go2 stands lock                  the same, in the line of its process
-//	B has it                         the call returns within five seconds from the last command, "within 10s" in its time
-//	redis EXISTS LOCK => 0           a command of Redis, with the name for LOCK
+//	go tryLock 200ms 1m => false     an actor, the method by its name in Redisson, arguments, and the outcome: "not held"
+//	                                 is the refusal of either side; "soon 1" repeats the call until its outcome is 1
+//	java read lock                   a lock of another kind than the play's
+//	B waits lock                     a call in the background, whose thread sleeps when the next command begins
+//	go2 stands lock                  the same, for a goroutine in the line of its process
+//	B has it                         the call returns within five seconds of the last command, with "within 10s" in ten
+//	redis EXISTS LOCK => 0           a command of Redis; LOCK stands for the name
 //
-// java and go, and names that begin with them, are threads and owners of one process each, elsewhere is an
-// owner in another one. A story with A and B is played twice, where A is go, and where it is java.
+// Actors whose names begin with java and go are threads and owners of one process each; elsewhere is an owner
+// in another process. A story with A and B is played twice: A is go, and B java, and the other way round.
 type play struct {
 	*scene
 	lock         string
-	java, golang jvm.Kind          // that they have, where a command does not say it
-	who          map[string]string // A and B
-	calls        map[string]*call  // in the background
+	java, golang jvm.Kind          // the kinds of their locks, where a command names none
+	who          map[string]string // the actors A and B
+	calls        map[string]*call  // calls in the background
 	actors       map[string]actor
 	last         time.Time // the beginning of the last command that was not in the background
 }
@@ -73,7 +73,7 @@ func (s *scene) play(file string, java, golang jvm.Kind) {
 	}
 }
 
-// plays plays commands on a name. A first line of one word is who A is.
+// plays plays commands on a name. A first line of one word is the actor A.
 func (s *scene) plays(lock string, java, golang jvm.Kind, lines ...string) {
 	s.t.Helper()
 	p := &play{scene: s, lock: lock, java: java, golang: golang, calls: make(map[string]*call), actors: make(map[string]actor)}
@@ -137,7 +137,7 @@ func (p *play) command(line string) {
 			p.awaitAsleep(java.Thread)
 		case verb == "stands":
 			require.Eventually(t, func() bool { return inspect.Of(a.(*owner).client).Stats().Waiting > 0 }, redistest.Hang, time.Millisecond)
-		case kind != jvm.Latch: // which is awaited without a message that could be missed
+		case kind != jvm.Latch: // no message that a latch waits for can be missed
 			p.awaitWaiter(kind, p.lock)
 		}
 	default:
@@ -168,7 +168,7 @@ func (p *play) eventually(line, want string, ask func() (string, error)) {
 	}, redistest.Hang, time.Millisecond)
 }
 
-// is reports whether an outcome is the one that is wanted: without one, no error.
+// is reports whether an outcome is the one that is wanted. If none is, there must be no error.
 func is(want, got string, err error) bool {
 	least, most, span := strings.Cut(want, "-")
 	switch {
@@ -190,8 +190,7 @@ func is(want, got string, err error) bool {
 	return want == got
 }
 
-// notHeld says whether the error is a side's way of saying that its caller does not hold the lock, or no
-// longer.
+// notHeld reports whether the error says, in Java or in Go, that the caller does not hold the lock, or has lost it.
 func notHeld(err error) bool {
 	var e *jvm.Exception
 	if errors.As(err, &e) {
@@ -214,7 +213,7 @@ func (p *play) redis(words []string) (string, error) {
 	return strings.Join(values, " "), err
 }
 
-// ids puts the ids of permits for the names of who has them.
+// ids replaces the name of each actor by the id of its permit.
 func (p *play) ids(words []string) []string {
 	words = slices.Clone(words)
 	for i, word := range words {
@@ -228,11 +227,12 @@ func (p *play) ids(words []string) []string {
 	return words
 }
 
-func (p *play) actor(who string) actor {
-	if p.actors[who] == nil {
-		p.actors[who] = p.newActor(who, p.lock)
+// actor returns the actor of that name, and makes it the first time.
+func (p *play) actor(name string) actor {
+	if p.actors[name] == nil {
+		p.actors[name] = p.newActor(name, p.lock)
 	}
-	return p.actors[who]
+	return p.actors[name]
 }
 
 // newActor returns the owner or the thread of that name; threads of different places are different.
@@ -247,10 +247,10 @@ func (s *scene) newActor(who, place string) actor {
 	return o
 }
 
-// A thread is one of Java.
+// A thread is a thread of Java.
 type thread struct {
 	jvm.Thread
-	permit string // the id of the last one
+	permit string // the id of its last permit
 }
 
 func (t *thread) do(kind jvm.Kind, lock, verb string, args []string) (string, error) {
@@ -279,13 +279,13 @@ func (t *thread) do(kind jvm.Kind, lock, verb string, args []string) (string, er
 	return got, err
 }
 
-// An owner is one in Go.
+// An owner is an owner in Go.
 type owner struct {
 	client *rlock.Client
 	ctx    context.Context // carries the rlock.Owner
 	hold   *rlock.Hold
 	pass   string
-	permit *redisson.Permit // the last one
+	permit *redisson.Permit // its last permit
 }
 
 func (o *owner) lock(kind jvm.Kind, name string) *rlock.Lock {
@@ -380,8 +380,10 @@ func (o *owner) semaphore(s *redisson.Semaphore, verb string, n int) (string, er
 		return text(s.TrySetPermits(o.ctx, n))
 	case "acquire":
 		return "", s.Acquire(o.ctx, n)
-	default:
+	case "release":
 		return "", s.Release(o.ctx, n)
+	default:
+		return "", errors.New("no verb " + verb)
 	}
 }
 
@@ -392,8 +394,10 @@ func (o *owner) permits(s *redisson.PermitSemaphore, verb string, n int, lease t
 	case "acquire":
 		o.permit, err = s.Acquire(o.ctx, lease)
 		return "", err
-	default:
+	case "release":
 		return "", o.permit.Release(o.ctx)
+	default:
+		return "", errors.New("no verb " + verb)
 	}
 }
 
@@ -403,8 +407,10 @@ func (o *owner) latch(l *redisson.CountDownLatch, verb string) (string, error) {
 		return "", l.Await(o.ctx)
 	case "count":
 		return text(l.Count(o.ctx))
-	default:
+	case "countDown":
 		return "", l.CountDown(o.ctx)
+	default:
+		return "", errors.New("no verb " + verb)
 	}
 }
 
