@@ -135,8 +135,8 @@ func (a *arena) way(ctx context.Context, n distance, number int) (*way, error) {
 	return w, nil
 }
 
-// ping returns the median time of a PING. With a pause between them it is the round trip of a client
-// that has slept, as a waiter has: waking takes longer than staying awake.
+// ping returns the median time of a PING. With a pause before each the client sleeps in between, as a
+// waiter does: a client that has to wake up takes longer than one that stays awake.
 func ping(ctx context.Context, addr string, pause time.Duration) (time.Duration, error) {
 	redis, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, AlwaysPipelining: true, PipelineMultiplex: -1,

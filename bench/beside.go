@@ -27,8 +27,8 @@ type side struct {
 	contender
 	mutexes        []mutex
 	p10, p50, rate []float64     // the quantiles of the pairs, in µs; pairs a second
-	scripts        time.Duration // that Redis spent on the commands of all pairs
-	bytes          int64         // sent for all pairs
+	scripts        time.Duration // the time that Redis spent on the commands of all pairs
+	bytes          int64         // the bytes that were sent for all pairs
 	failed         error         // the error that has ended the measurement of this contender, or nil
 }
 
@@ -105,7 +105,7 @@ func (s *side) measure(ctx context.Context, a *arena) error {
 	for _, command := range s.sends {
 		s.scripts += after.times[command] - before.times[command]
 	}
-	s.bytes += after.bytes - before.bytes // those of the question itself are some 100
+	s.bytes += after.bytes - before.bytes // look sends some 100 bytes itself
 	slices.Sort(took)
 	s.rate = append(s.rate, float64(len(took))/elapsed.Seconds())
 	s.p10, s.p50 = append(s.p10, micros(took[len(took)/10])), append(s.p50, micros(took[len(took)/2]))

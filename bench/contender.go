@@ -52,7 +52,7 @@ type config struct {
 // A client is what one process opens once. Its functions may be called concurrently.
 type client struct {
 	mutex  func(name string) mutex
-	reader func(name string) mutex // of a lock that readers share, whose writers have mutex
+	reader func(name string) mutex // the handle of a reader, where mutex is that of a writer; nil: no lock is shared
 	close  func() error
 }
 
@@ -103,9 +103,11 @@ func (c contender) absent() string {
 	if c.java == nil {
 		return ""
 	}
-	_, err := c.java()
-	why, _, _ := strings.Cut(fmt.Sprint(err), "\n")
-	return strings.TrimPrefix(why, "<nil>")
+	if _, err := c.java(); err != nil {
+		why, _, _ := strings.Cut(err.Error(), "\n")
+		return why
+	}
+	return ""
 }
 
 // broken grants every lock at once. It is not one of contenders: with it the tests prove that an

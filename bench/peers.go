@@ -71,9 +71,9 @@ func rlockAs(name, kind, about string) contender {
 	}
 }
 
-// rueidislockAs is rueidislock with the options that its name stands for. It supports one server, or
-// Cluster, and no independent ones: for a majority it gets five keys and the server in the middle,
-// which is as far away as the slowest of the majority that others must wait for.
+// rueidislockAs is rueidislock with the options that its name stands for. It supports one server or a
+// Cluster, and no independent servers. In place of a majority it gets five keys on the server in the
+// middle: the other contenders have to wait for a server at that distance.
 func rueidislockAs(name, kind, about string) contender {
 	return contender{
 		name: name, kind: kind, about: about, wakes: "client tracking", renews: true,

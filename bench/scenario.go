@@ -28,7 +28,7 @@ type cell struct {
 	network distance
 	others  []distance    // of more servers, for locks over several
 	pause   time.Duration // if set, hand-overs are in round trips with that pause in between
-	quick   bool          // it is also measured with -quick
+	quick   bool          // -quick measures this cell too
 	rounds  int           // measurements, 1 with -quick, that alternate with those of the other contenders
 	job     job           // the work of each process, without its address and contender
 }

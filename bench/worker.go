@@ -196,9 +196,9 @@ type worker struct {
 
 func (w *worker) name(lock int) string { return fmt.Sprint(w.Prefix, ":", lock) }
 
-// warmUp opens the connections that a client opens at first use, and loads the scripts, with locks
-// that are used nowhere else. A contender may wait for such a lock (docs/peers.md): then it is
-// cancelled and tries again.
+// warmUp opens the connections that a client opens at first use, and loads the scripts. Its locks have
+// names of their own. A contender may wait for such a lock all the same (docs/peers.md): then the call is
+// cancelled and made again.
 func (w *worker) warmUp() (failed error) {
 	var all sync.WaitGroup
 	for i := range max(1, min(w.Goroutines, 32)) {
@@ -365,8 +365,8 @@ func (w *worker) spend(since time.Time) {
 	}
 }
 
-// failed counts an error of lock or unlock, and reports whether to go on. It takes a millisecond, so
-// that a contender that fails at once does not do so a million times.
+// failed counts an error of lock or unlock, and reports whether to go on. It takes a millisecond, which
+// bounds the number of failures of a contender that fails at once.
 func (w *worker) failed(s *stats, err error) (again bool) {
 	time.Sleep(time.Millisecond)
 	switch {
