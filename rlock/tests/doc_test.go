@@ -11,7 +11,7 @@
 //	groups     locks over several locks and servers
 //	servers    connections, rights, refusals, outages, failovers
 //	recipes    locks composed of others, as in docs/recipes.md
-//	redisson   the form of what Redisson reads and writes
+//	redisson   locks that clients of Redisson hold, wait for and leave
 //	programs   random programs over everything that is exported, under random faults, and wide loads:
 //	           see internal/programs
 //	insight    observers, logs, counters, Inspect, cycles of waits

@@ -33,7 +33,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		kind     modelKind
 		part     part
 		old, new string
-		far      uint64 // the round with which to begin, of a rule that few rounds concern
+		far      uint64 // the round to begin with, where few rounds concern the rule
 	}{
 		{"an acquire waits for those that wait: MARKS_COUNT", modelPlain, acquirePart,
 			"redis.call('exists', KEYS[1], KEYS[2]) == 0",
@@ -291,7 +291,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 		{"readers of ours are held back for a writer", modelRW, stepPart, "heldBack = math.max(starved - (now - state.w), 0)", "heldBack = 0", 0},
 		{"and then let on", modelRW, stepPart, "ipairs(heldBack == 0 and", "ipairs(false and", 134},
 		{"foreign readers are told when a writer of ours lets readers in: READERS_TOLD", modelRW, stepPart, "if reads and message == '01' and not told", "if false", 267},
-		{"by a window that stands before a reader of ours, who waits for no more: READERS_WINDOW", modelRW, stepPart, "if lets and not on", "if false", 61},
+		{"by a window before a reader of ours, which then waits no longer: READERS_WINDOW", modelRW, stepPart, "if lets and not on", "if false", 61},
 		{"also after a downgrade", modelRW, stepPart, "message == '01' or not asker and not leaver", "message == '01'", 61},
 		{"readers read beside foreign ones: READERS_BESIDE", modelRW, stepPart, "while first == '?' and second and", "while false and", 0},
 		{"but not before a writer", modelRW, stepPart, "second and modeOf(second) == 's' and isForeign(holder())", "second and isForeign(holder())", 0},

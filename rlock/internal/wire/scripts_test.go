@@ -591,19 +591,19 @@ type contention struct {
 	ids   []*wire.ID
 }
 
-func newContention(b testing.TB, server *redistest.Server, kind *wire.Kind, clients int) *contention {
+func newContention(t *testing.T, server *redistest.Server, kind *wire.Kind, clients int) *contention {
 	c := &contention{}
 	for range clients {
 		c.ids = append(c.ids, wire.NewID())
 	}
-	c.redis = openWith(b, server, c.ids[0], func(*wire.Options) {})
-	c.keys = keysOf(b, c.redis, "lock", kind.Layout)
+	c.redis = openWith(t, server, c.ids[0], func(*wire.Options) {})
+	c.keys = keysOf(t, c.redis, "lock", kind.Layout)
 	var channels []string
 	for _, id := range c.ids { // a client that is not subscribed is dropped
 		channels = append(channels, c.keys.GrantChannels()+id.Prefix)
 	}
 	listening := make(chan struct{}, clients)
-	ctx := rueidis.WithOnSubscriptionHook(b.Context(), func(rueidis.PubSubSubscription) { listening <- struct{}{} })
+	ctx := rueidis.WithOnSubscriptionHook(t.Context(), func(rueidis.PubSubSubscription) { listening <- struct{}{} })
 	go func() {
 		_ = c.redis.Client.Receive(ctx, c.redis.Client.B().Subscribe().Channel(channels...).Build(), func(rueidis.PubSubMessage) {})
 	}()

@@ -28,9 +28,9 @@ func TestALockIsTakenOver(t *testing.T) {
 				rival, last := testbed.RivalOf(kind)(there), testbed.RivalOf(kind)(third)
 				for _, lets := range []bool{false, true} {
 					hold := testbed.Take(t, s.Ctx, held(here))
-					var served atomic.Bool
+					var entered atomic.Bool
 					waits := testbed.Start(func() error {
-						return last.Do(s.Ctx, func(context.Context) error { served.Store(true); return nil })
+						return last.Do(s.Ctx, func(context.Context) error { entered.Store(true); return nil })
 					})
 					awaitWaiters(t, s.Ctx, operator, 1)
 					wanted := hold.Wanted()
@@ -55,7 +55,7 @@ func TestALockIsTakenOver(t *testing.T) {
 					<-wanted
 					require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrTakenOver)
 					require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
-					assert.False(t, served.Load(), "nobody else has the lock in between")
+					assert.False(t, entered.Load(), "no other call has the lock in between")
 					if kind == "fenced" {
 						assert.Greater(t, testbed.TokenOf(t, next), testbed.TokenOf(t, hold))
 					}

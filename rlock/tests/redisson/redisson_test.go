@@ -1,5 +1,6 @@
-// Package redisson_test is about the form of what Redisson reads and writes, and its own tests of
-// locks. Package internal/redisson has the real one.
+// Package redisson_test is about locks that clients of Redisson hold, wait for and leave, and has a list of
+// Redisson's own tests of locks. The real Redisson is in package internal/redisson; what the scripts write for it
+// is compared with the model of the scripts in package wire.
 package redisson_test
 
 import (
@@ -52,12 +53,8 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// The keys, fields, channels and messages that other clients of the same lock see, above all
-// Redisson.
-
-// Other programs may have changed the key, or publish on the channel: Redisson's other locks
-// of the same name, other versions of it, operators with redis-cli.
-
+// Other programs may have changed the key: Redisson's other locks of the same name, other versions of it,
+// operators with redis-cli.
 func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
 	const uuid = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11"
 	testbed.Everywhere(t, func(t *testing.T, s *testbed.Site) {

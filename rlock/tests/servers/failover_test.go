@@ -52,7 +52,7 @@ func TestGrantsLostInAFailover(t *testing.T) {
 				require.Eventually(t, func() bool { return len(grants) >= 150 }, testbed.Hang, time.Millisecond)
 				far.Cut()
 				primary.Stop()
-				defer primary.Start() // its site looks at what is left
+				defer primary.Start() // the end of the test looks at the keys that are left
 				workers.Wait()
 				close(grants)
 				var granted []string

@@ -46,16 +46,18 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 //	p force; p locked x read        questions, and what needs no owner: also ttl, inspect, names, held,
 //	                                stats, sent, close
 //	p net silent                    the network: see network
-//	redis del orders:42             what somebody else does to the data: see redis
-//	hear CHANNEL                    somebody else listens
+//	redis del orders:42             what another program does to the data: see redis
+//	hear CHANNEL                    another client subscribes, and its messages are told
 //	sleep 1m; cancel me; keys; channels
+//	goon me; told me                see blocks; how often the progress function of a call was called
 //
 // A lock is plain unless it has a kind, with a number of permits, and a name: fair, permits*3,
 // read/a. Several with a + are a multi-lock. Options of calls are those of package rlock; in=h is
 // the context of the hold h, with=h one with that hold, beyond=h its context without its end, past=h that of
 // With, as=me that of an owner, within=1s one that ends, ended one that has; says tells the whole error, and untold that
-// nothing is told of the end of the context, whose moment is random. The function of Do with blocks,
-// and that of progress=blocks, block until goon me, and then that of panics and of exits does so; told me says how often it was called.
+// nothing is told of the end of the context, whose moment is random. With blocks the function of Do blocks
+// until goon; so does the progress function with progress=blocks, and with panics or exits it then panics or
+// ends its goroutine.
 func TestStories(t *testing.T) {
 	golden.Cases(t, true, func(t *testing.T, c *golden.Case) {
 		first, untimed := strings.CutSuffix(c.First(), "untimed")
