@@ -22,8 +22,8 @@ const (
 // else: the waiting call goes on as one with rlock.WithTakeover and that grace, which may be 0. So a
 // holder of rlock is told, and its hold ends with rlock.ErrTakenOver when the grace is over; one
 // that does not answer, or is Redisson's, loses the lock by force two seconds later. If the waiter
-// leaves before, the holder goes on. Of several waiters that are let through at the same time the
-// last one is first.
+// leaves before, the holder goes on, and a caller of the same client that has got its place joins
+// the queue again. Of several waiters that are let through at the same time the last one is first.
 //
 // LetThrough returns nil once the waiter has the lock, or has had it. It fails with
 // ErrNotLetThrough, and changes nothing, if the waiter has left, or its client does not listen, or

@@ -66,7 +66,7 @@ func (l *Lock) answerTenure(t *Tenure, seq uint32, a Reply, now Now) {
 	t.noteAnswer(f, a, now)
 	if w := t.Agent; w != nil && w.Purpose == Locks {
 		if f.op == Look && f.asks == heeds && a.Fault == Answered {
-			t.noteLetThrough(w, a.Takes, now)
+			l.noteLetThrough(w, t, a.Takes, now)
 		}
 		l.answerTicket(w, t, a, now)
 	}

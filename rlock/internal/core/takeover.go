@@ -73,14 +73,23 @@ func (t *Tenure) hearLetThrough(m Message, now Now) {
 	t.lock.touch(t)
 }
 
-// noteLetThrough notes the answer to a Look of a ticket that may have been let through.
-func (t *Tenure) noteLetThrough(w *Call, first bool, now Now) {
+// noteLetThrough notes the answer to a Look of a ticket that may have been let through. The operator
+// means the caller that Redis names. If that caller has left, w has its ticket, and takes another
+// one:
+//
+//	two callers of a client            Redis                          an operator
+//	a waits, then b                    the ticket names a
+//	a leaves: b has the ticket         the ticket names a             lets a through
+//	b's Look: the ticket stands first  if b took the lock over, a holder would lose it to b
+func (l *Lock) noteLetThrough(w *Call, t *Tenure, first bool, now Now) {
 	switch {
 	case t.takes != letGo:
-	case first:
-		t.takes, t.since, w.Grace = takesOver, now.Time, w.letBy
-	default:
+	case !first:
 		t.takes = takesNot
+	case t.old: // Redis names another caller
+		l.makeGone(t, now)
+	default:
+		t.takes, t.since, w.Grace = takesOver, now.Time, w.letBy
 	}
 }
 

@@ -271,7 +271,7 @@ func (l *Lock) passTicket(w *Call, now Now) {
 	case t == nil:
 	case next != nil && next.Tenure == nil && next.Waits && next.Mode == t.mode && next.Answerable == t.answerable && t.entry != Resume && t.takes != takesOver && next.Grace == 0 && l.worthTicket(next, now) &&
 		!l.Kind.Strict && !l.client.closed:
-		t.Agent, next.Tenure, t.takes = next, t, takesNot
+		t.Agent, next.Tenure = next, t
 		t.doubtMirror() // the text in Redis names the owner of the waiter before
 		l.touch(t)
 	default:

@@ -56,6 +56,7 @@ var quick = []Setup{
 	{Name: "readers 2x1, taken over", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Take | Read},
 	{Name: "3x1, let through", Clients: 3, Users: 1, Rounds: 1, Do: Let},
 	{Name: "2x1, let through", Clients: 2, Users: 1, Rounds: 1, Do: Let | Cancel | Nest},
+	{Name: "2x2, let through", Clients: 2, Users: 2, Rounds: 1, Do: Let | Cancel},
 	{Name: "2x1, let through, faults", Clients: 2, Users: 1, Rounds: 1, Do: Let, Faults: 1, Fault: Break | Late | LoseMessage | DoubleMessage | Die | LoseQueue},
 	{Name: "2x1, let through and taken over", Clients: 2, Users: 1, Rounds: 1, Do: Let | Take},
 	{Name: "readers 2x1, let through", Clients: 2, Users: 1, Rounds: 1, RW: true, Do: Let | Read},

@@ -417,13 +417,13 @@ func (w *world) ownRelease(c *client, p *packet, a core.Reply) {
 }
 
 // queuedTicket returns the ticket of a call that stands in the queue in Redis, the zero ID for
-// none.
+// none, and for one that takes the lock over, which leaves with its call.
 func (w *world) queuedTicket(c *client, call *core.Call) core.ID {
 	if call.Tenure == nil || w.Kind.Strict || w.faults < w.Faults {
 		return core.ID{}
 	}
 	for _, t := range w.server.Queue {
-		if t.ID == call.Tenure.ID && (t.Mode == core.Shared) == (call.Mode == core.Shared) {
+		if t.ID == call.Tenure.ID && !t.Takes && (t.Mode == core.Shared) == (call.Mode == core.Shared) {
 			return t.ID
 		}
 	}

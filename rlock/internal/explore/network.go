@@ -186,9 +186,12 @@ func (w *world) execute(c *client, p *packet) core.Reply {
 
 // takesOverBy notes what a command of a ticket that takes the lock over has done: its client tells
 // holders, and a holder may have been taken out. Without a fault none is whose hold could have ended
-// by itself.
+// by itself. The caller is the one that Redis names, and not one that has got the ticket.
 func (w *world) takesOverBy(c *client, p *packet, a core.Reply) {
 	ends := p.cmd.Ends.ID
+	if p.user >= 0 && (len(p.cmd.Tells) > 0 || ends != core.ID{}) && p.cmd.Owner != w.ownerOf(p.user) {
+		w.fail("client %d: user %d takes the lock over by the ticket of another one", c.id, p.user)
+	}
 	for _, m := range server.Told(&p.cmd, &a) {
 		if m.Kind == core.TakenOver {
 			w.effects.Messages = append(w.effects.Messages, server.Message{Message: m})

@@ -102,14 +102,14 @@ func TestWhoCannotBeLetThrough(t *testing.T) {
 		s := testbed.At(t, server)
 		here, there, operator := s.NewClient(), s.NewClient(), inspect.Of(s.NewClient())
 		hold := testbed.Take(t, s.Ctx, here.NewReadWriteLock(testbed.Key).Write())
-		wait := func(l *rlock.Lock) (leave func(), shown inspect.Lock) {
+		wait := func(l *rlock.Lock) (leave func(left int), shown inspect.Lock) {
 			ctx, cancel := context.WithCancel(s.Ctx)
 			waits := testbed.Start(func() error { _, err := l.Acquire(ctx); return err })
 			shown = awaitWaiters(t, s.Ctx, operator, 1)
-			return func() {
+			return func(left int) {
 				cancel()
 				require.ErrorIs(t, <-waits, context.Canceled)
-				awaitWaiters(t, s.Ctx, operator, 0)
+				awaitWaiters(t, s.Ctx, operator, left)
 			}, shown
 		}
 		leave, shown := wait(there.NewReadWriteLock(testbed.Key).Read())
@@ -117,20 +117,25 @@ func TestWhoCannotBeLetThrough(t *testing.T) {
 		shared := shown.Queue[0]
 		shared.Shared = false
 		require.ErrorIs(t, operator.LetThrough(s.Ctx, shown, shared, 0), errors.ErrUnsupported, "the script looks as well")
-		leave()
+		leave(0)
 		leave, shown = wait(there.NewReadWriteLock(testbed.Key).Write())
 		other := shown
 		other.Holders = []inspect.Holder{{Owner: testbed.ForeignOwner}}
 		require.ErrorContains(t, operator.LetThrough(s.Ctx, other, shown.Queue[0], 0), "no holder that was shown")
-		leave()
+		leave(0)
 		require.ErrorContains(t, operator.LetThrough(s.Ctx, shown, shown.Queue[0], 0), "does not wait any more")
 		leave, shown = wait(there.NewReadWriteLock(testbed.Key).Write())
 		s.Number("ZADD", "rlock_queue:{"+testbed.Key+"}rw", "9", "x"+deaf)
 		require.ErrorContains(t, operator.LetThrough(s.Ctx, shown, inspect.Waiter{Owner: deaf}, 0), "does not listen")
 		s.Number("ZREM", "rlock_queue:{"+testbed.Key+"}rw", "x"+deaf)
-		leave()
+		ctx, queues := testbed.Queueing(s.Ctx)
+		next := testbed.Start(func() error { return testbed.ErrorOf(there.NewReadWriteLock(testbed.Key).Write().Acquire(ctx)) })
+		<-queues
+		leave(1) // the next caller of its client has its place
+		require.ErrorContains(t, operator.LetThrough(s.Ctx, shown, shown.Queue[0], 0), "does not wait any more")
 		require.NoError(t, hold.Context().Err())
 		require.NoError(t, hold.Release(s.Ctx))
+		require.NoError(t, redistest.Await(t, next))
 	})
 }
 
