@@ -208,7 +208,12 @@ func bubble(t *testing.T, cfg pubsub.Config, run func(t *testing.T, w *world)) {
 		w.Server().SetPreHook(w.intercept)
 		cfg.Client = w.client
 		w.hub = pubsub.New(cfg)
-		t.Cleanup(w.hub.Close)
+		t.Cleanup(func() {
+			w.hub.Close()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			assert.NotContains(t, strings.Join(w.commands, "\n"), "UNSUBSCRIBE", "rueidis might end the process")
+		})
 		run(t, w)
 	})
 }
