@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-rlock/rlock/internal/redistest"
+	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/goredis"
 )
 
@@ -36,7 +39,9 @@ func TestTheFieldsAreConverted(t *testing.T) {
 		},
 		"a longer time to read":     {&redis.Options{Addr: "a:1", ReadTimeout: time.Minute}, rueidis.ClientOption{InitAddress: one, ForceSingleClient: true, ConnWriteTimeout: time.Minute}},
 		"a user without a password": {&redis.Options{Addr: "a:1", Username: "bob"}, rueidis.ClientOption{InitAddress: one, ForceSingleClient: true}},
-		"timeouts switched off":     {&redis.Options{Addr: "a:1", DialTimeout: -1, ReadTimeout: -1, WriteTimeout: -2}, rueidis.ClientOption{InitAddress: one, ForceSingleClient: true}},
+		//lint:ignore SA1019 go-redis still has its older name
+		"no identity":           {&redis.Options{Addr: "a:1", DisableIndentity: true}, rueidis.ClientOption{InitAddress: one, ForceSingleClient: true, ClientSetInfo: rueidis.DisableClientSetInfo}},
+		"timeouts switched off": {&redis.Options{Addr: "a:1", DialTimeout: -1, ReadTimeout: -1, WriteTimeout: -2}, rueidis.ClientOption{InitAddress: one, ForceSingleClient: true}},
 		"a pool, and retries": {
 			&redis.Options{Addr: "a:1", PoolSize: 1, MaxRetries: -1, ConnMaxLifetime: time.Minute, ContextTimeoutEnabled: true},
 			rueidis.ClientOption{InitAddress: one, ForceSingleClient: true},
@@ -74,31 +79,47 @@ func TestTheFieldsAreConverted(t *testing.T) {
 	}
 }
 
-func TestProvidersOfCredentialsAreAskedForEachConnection(t *testing.T) {
-	password, failed := "", errors.New("the vault is closed")
-	plain := func() (string, string) { return "alice", password }
+func TestAProviderOfCredentialsThatFails(t *testing.T) {
+	failed := errors.New("the vault is closed")
 	withContext := func(ctx context.Context) (string, string, error) {
 		_, limited := ctx.Deadline()
 		assert.True(t, limited)
-		return "alice", password, failed
+		return "alice", "secret", failed
 	}
-	for _, c := range []struct {
-		options redis.Options
-		err     error
-	}{
-		{redis.Options{CredentialsProvider: plain}, nil},
-		{redis.Options{CredentialsProviderContext: withContext}, failed},
-		{redis.Options{CredentialsProviderContext: withContext, CredentialsProvider: func() (string, string) { panic("called") }, Password: "wrong"}, failed},
+	for _, options := range []redis.Options{
+		{CredentialsProviderContext: withContext},
+		{CredentialsProviderContext: withContext, CredentialsProvider: func() (string, string) { panic("called") }, Password: "wrong"},
 	} {
-		option, err := goredis.FromOptions(&c.options)
+		option, err := goredis.FromOptions(&options)
 		require.NoError(t, err)
 		assert.Empty(t, option.Password)
-		for _, password = range []string{"first", "second"} {
-			got, err := option.AuthCredentialsFn(rueidis.AuthCredentialsContext{})
-			assert.Equal(t, rueidis.AuthCredentials{Username: "alice", Password: password}, got)
-			assert.Equal(t, c.err, err)
+		got, err := option.AuthCredentialsFn(rueidis.AuthCredentialsContext{})
+		assert.Equal(t, rueidis.AuthCredentials{Username: "alice", Password: "secret"}, got)
+		assert.Equal(t, failed, err)
+	}
+}
+
+// A connection that is opened after the password has changed has the new one.
+func TestAPasswordThatChanges(t *testing.T) {
+	s, ctx := redistest.Standalone(t), t.Context()
+	var password atomic.Value
+	login := func(secret string, rules ...string) {
+		password.Store(secret)
+		for _, command := range [][]string{append([]string{"ACL", "SETUSER", "alice", ">" + secret}, rules...), {"CLIENT", "KILL", "USER", "alice"}} {
+			require.NoError(t, s.Client(t).Do(ctx, s.Client(t).B().Arbitrary(command...).Build()).Error())
 		}
 	}
+	login("first", "on", "allkeys", "allchannels", "allcommands")
+	option, err := goredis.FromOptions(&redis.Options{Addr: s.Addr(), CredentialsProvider: func() (string, string) { return "alice", password.Load().(string) }})
+	require.NoError(t, err)
+	client, err := rlock.New(rlock.Config{Redis: option, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer client.Close()
+	hold, err := client.NewLock("a").Acquire(ctx)
+	require.NoError(t, err)
+	login("second", "<first")
+	require.NoError(t, client.NewLock("b").Do(ctx, func(context.Context) error { return nil }))
+	require.NoError(t, hold.Release(ctx))
 }
 
 func TestASingleServer(t *testing.T) {
