@@ -23,7 +23,7 @@ import (
 type tree struct {
 	files    []string            // their paths
 	packages map[string][]string // folders with Go files, and these
-	tests    []string            // names of tests, benchmarks, fuzz tests and examples
+	tests    []string            // tests, benchmarks, fuzz tests and examples: folder.Name
 	comments map[string]string   // of each Go file
 }
 
@@ -53,7 +53,7 @@ var newTree = sync.OnceValues(func() (*tree, error) {
 		}
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && testName.MatchString(f.Name.Name) {
-				t.tests = append(t.tests, f.Name.Name)
+				t.tests = append(t.tests, dir+"."+f.Name.Name)
 			}
 		}
 		var comments strings.Builder
@@ -67,15 +67,20 @@ var newTree = sync.OnceValues(func() (*tree, error) {
 
 var (
 	testName  = regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example)[A-Z]\w*$`)
-	testNamed = regexp.MustCompile(`\b(?:Test|Benchmark|Fuzz)[A-Z]\w*\b`)
+	testNamed = regexp.MustCompile(`\b(?:[\w/]+\.)?(?:Test|Benchmark|Fuzz)[A-Z]\w*\b`)
 	fileNamed = regexp.MustCompile(`(?:[\w.-]+/)*[a-z]\w*\.(?:go|lua)\b`)
 	pageNamed = regexp.MustCompile(`\b(docs/[\w-]+\.md)(?:#([\w-]+))?`)
 	runNamed  = regexp.MustCompile(`-(?:run|bench) '?([A-Z][\w|]+)`)
 )
 
-// hasTest reports whether a test has that name, or one that begins with it, as patterns of -run do.
+// hasTest reports whether a test has that name, or one that begins with it, as patterns of -run do; a
+// name may have the end of the test's folder before it, as in losses.TestX.
 func (t *tree) hasTest(name string) bool {
-	return slices.ContainsFunc(t.tests, func(test string) bool { return strings.HasPrefix(test, name) })
+	before := "."
+	if strings.Contains(name, ".") {
+		before = "/"
+	}
+	return slices.ContainsFunc(t.tests, func(test string) bool { return strings.Contains("/"+test, before+name) })
 }
 
 // hasFile reports whether a file has that path, from the folder of one that names it or from any

@@ -15,6 +15,7 @@ var (
 	boldNamed    = regexp.MustCompile(`(?m)^- \*\*([^*]+)\*\*`)
 	headingNamed = regexp.MustCompile(`(?m)^## (.+)$`)
 	storyNamed   = regexp.MustCompile(`\b([\w/]+/)?\w+\.txt\b`)
+	titleNamed   = regexp.MustCompile(`\bstories/(\w+\.txt) "([^"]+)"`)
 )
 
 // TestEachPromiseHasTests holds the list in rlock/tests/promises_test.go against
@@ -44,13 +45,18 @@ func TestEachPromiseHasTests(t *testing.T) {
 	var listed []string
 	entries := strings.Split(have.comments["rlock/tests/promises_test.go"], "\n\n")[1:] // the first one is about the list
 	for i := 0; i+1 < len(entries); i += 2 {
-		tests := entries[i+1]
+		tests := strings.Join(strings.Fields(entries[i+1]), " ")
 		listed = append(listed, strings.TrimSpace(entries[i]))
 		assert.Regexp(t, `Test[A-Z]|\.txt`, tests, "the tests of %q", entries[i])
 		for _, name := range storyNamed.FindAllString(tests, -1) {
 			dir, file := filepath.Split(name)
 			dir = strings.TrimSuffix(strings.TrimSuffix(dir, "/"), "/testdata")
 			assert.True(t, have.hasFile(dir+"/testdata/"+file), "there is no %s", name)
+		}
+		for _, m := range titleNamed.FindAllStringSubmatch(tests, -1) {
+			stories, err := os.ReadFile(filepath.Join(root, "rlock", "tests", "stories", "testdata", m[1]))
+			require.NoError(t, err)
+			assert.Contains(t, string(stories), "# "+m[2], "the stories of %s", m[1])
 		}
 	}
 	assert.Equal(t, want, listed, "rlock/tests/promises_test.go and docs/guarantees.md")

@@ -20,9 +20,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// fallback is when a waiter of rlock looks by itself; one of Redisson does when the lease is over, after
-// 30 s. A waiter that is woken by a message takes far less.
-const fallback = 5 * time.Second
+// promptly is longer than a message takes to wake a waiter. Without a message a waiter of Redisson sleeps until
+// the lease has ended, 30 s; one of rlock looks sooner: losses.txt in rlock/tests/stories has its wake.
+const promptly = 5 * time.Second
 
 func TestLocksAreTheSameToBothSides(t *testing.T) {
 	withBoth(t, setting{}, func(s *scene) {

@@ -106,7 +106,7 @@ func (p *play) command(line string) {
 	if slices.Contains(kinds, jvm.Kind(words[1])) {
 		kind, words = jvm.Kind(words[1]), words[1:]
 	}
-	within := fallback
+	within := promptly
 	if limited {
 		within, _ = time.ParseDuration(limit)
 	}

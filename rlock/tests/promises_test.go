@@ -1,35 +1,52 @@
 package tests_test
 
 // The promises of docs/guarantees.md, each with tests that fail on a library that breaks it;
-// internal/readme holds the list against the page. A test runs by its name in ./rlock/...,
-// "go test ./rlock/tests/stories -run Stories/losses" the stories of stories/losses.txt, and
-// "go test ./rlock/internal/core -run Traces/queue" the traces of core/testdata/queue.txt.
-// docs/verification.md has what runs over all of them: the explorer, random programs, torture.
+// internal/readme holds the list against the page. Before the name of a test is its folder: calls is
+// in rlock/tests, and driver in rlock/internal. "go test ./rlock/tests/stories -run Stories/losses"
+// runs the stories of stories/losses.txt, and "go test ./rlock/internal/core -run Traces/queue" the
+// traces of core/testdata/queue.txt; a title in quotes is the one to read. docs/verification.md has
+// what runs over all of them: the explorer, random programs, torture.
 //
 // At most one client is granted a name at a time.
 //
-//	TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked, TestProgramsOverTheWholeFace, explore.TestPromises
+//	calls.TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked, programs.TestProgramsOverTheWholeFace,
+//	explore.TestPromises
 //
 // A hold's context ends before Redis can grant the name to another client.
 //
-//	TestALossIsReportedBeforeRedisCanGrantTheLockToAnother,
+//	losses.TestALossIsReportedBeforeRedisCanGrantTheLockToAnother,
 //	driver.TestTheContextOfAHoldEndsBeforeAnotherOwnerHasTheLock
+//	after a pause of the process: losses.TestALostHoldIsInvalidByTheClockAlone,
+//	lease.TestEverythingIsAskedWhenTheMachineSlept
+//
+// A lock is reentrant, and only its owner unlocks it.
+//
+//	calls.TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked,
+//	stories/owners.txt "A hold nests and is released in any order, and only once"
+//
+// Clients of Redisson exclude ours, and ours exclude them
+//
+//	internal/redisson.TestLocksAreTheSameToBothSides,
+//	internal/redisson.TestCrowdsOfThreadsAndGoroutinesLoseNoCount
 //
 // A lease is counted from before its command is sent.
 //
-//	TestValidityIsCountedFromBeforeTheSend, lease.TestDriftIsAHundredthTwoMillisecondsAndATick, core/testdata/leases.txt
+//	losses.TestValidityIsCountedFromBeforeTheSend, lease.TestDriftIsAHundredthTwoMillisecondsAndATick,
+//	core/testdata/leases.txt
 //
 // A timeout is not a loss.
 //
-//	TestAFailedRenewalIsTriedAgainSoon, stories/losses.txt
+//	losses.TestAFailedRenewalIsTriedAgainSoon, stories/losses.txt "A slow network loses no lock"
 //
-// Nothing is renewed after Unlock returns.
+// The watchdog renews a lock until Unlock, and never after it.
 //
-//	TestAfterUnlockNothingIsRenewedEver, lease.TestNothingIsRenewedAfterARelease
+//	losses.TestTheWatchdogKeepsALockForAnHour, losses.TestAfterUnlockNothingIsRenewedEver,
+//	lease.TestNothingIsRenewedAfterARelease
 //
 // A cancelled Lock returns at once.
 //
-//	TestEachCallReturnsWhenItsContextEnds, TestACancelledLockReturnsTheContextsErrorAndHoldsNothing,
+//	calls.TestEachCallReturnsWhenItsContextEnds, calls.TestACancelledLockReturnsTheContextsErrorAndHoldsNothing,
+//	stories/close.txt "A waiter of another process leaves at once, and leaves nothing",
 //	driver.TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce
 //
 // Unlock completes even if its context is cancelled.
@@ -38,56 +55,62 @@ package tests_test
 //
 // A release grants the lock to the first client in the queue
 //
-//	core/testdata/queue.txt, stories/waits.txt, wire.TestTheModelIsTheScripts
+//	stories/waits.txt "A message grants the lock to a waiter at once",
+//	servers.TestAWaiterIsWokenByTheMessageOfTheRelease, core/testdata/queue.txt, wire.TestTheModelIsTheScripts
 //
 // A hold that is passed on has one successor.
 //
-//	TestOneClientWinsTheRaceForAPass, stories/pass.txt
+//	calls.TestOneClientWinsTheRaceForAPass, stories/pass.txt
 //
 // Dead waiters are skipped
 //
-//	TestADeadWaiterCostsOneClaim, stories/waits.txt,
-//	TestAWaiterBehindTheDeadHasTheLockWithinAClaimThoughRedissonNeverPauses
+//	losses.TestADeadWaiterCostsOneClaim,
+//	stories/waits.txt "The dead keep none out for whom the lock is open",
+//	tests/redisson.TestAWaiterBehindTheDeadHasTheLockWithinAClaimThoughRedissonNeverPauses
 //
 // A held lock costs no goroutine, timer or subscription
 //
-//	TestHeldLocksCostNoGoroutine, lease.TestSchedulingAndStoppingDoNotWakeTheKeeper,
-//	TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind
+//	losses.TestHeldLocksCostNoGoroutine, lease.TestSchedulingAndStoppingDoNotWakeTheKeeper,
+//	calls.TestClientsThatAreClosedInTheMiddleOfEverythingLeaveNothingBehind
 //
 // The context of a hold
 //
-//	stories/outlived.txt, stories/owners.txt, TestWhatIsLockedWithAContextAfterItsHoldIsTheGoroutines
+//	stories/outlived.txt, stories/owners.txt, calls.TestWhatIsLockedWithAContextAfterItsHoldIsTheGoroutines
 //
 // Other users of the same Redis
 //
-//	TestAForgedMessageGrantsNoLockAndChoosesNoToken, TestAForgedMessageReleasesNoLockThatStays,
+//	servers.TestAForgedMessageGrantsNoLockAndChoosesNoToken, servers.TestAForgedMessageReleasesNoLockThatStays,
 //	wire.TestTheUUIDsOfTenuresCannotBeGuessed
 //
 // Faults
 //
-//	stories/outages.txt, TestClientsFollowAnEndpointToAnotherPrimary, TestNoCallBelievesAReplica,
-//	TestWaitersWithoutAConnectionForSubscriptionsPollAndLogItOnce
+//	stories/outages.txt, servers.TestClientsFollowAnEndpointToAnotherPrimary, servers.TestNoCallBelievesAReplica,
+//	servers.TestGrantsLostInAFailover, servers.TestWaitersWithoutAConnectionForSubscriptionsPollAndLogItOnce
 //
 // How soon a loss is reported
 //
-//	TestALossIsToldWithoutARenewal,
-//	TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt, TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss
+//	losses.TestALossIsToldWithoutARenewal, losses.TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss,
+//	stories/force.txt "The first waiter is granted the lock at once, and the holder learns of its loss"
 //
 // Giving way
 //
-//	TestAHoldIsToldThatItIsWanted, TestAHoldIsWantedWithoutARenewal, TestAWishEndsWithItsHold,
-//	TestAHoldOfSeveralIsWantedWithEachPart, TestALockIsTakenOver, stories/takeover.txt
+//	driver.TestAHoldIsToldThatItIsWanted, losses.TestAHoldIsWantedWithoutARenewal,
+//	driver.TestAWishEndsWithItsHold, composite.TestAHoldOfSeveralIsWantedWithEachPart,
+//	losses.TestALockIsTakenOver, stories/takeover.txt
 //
 // Kinds of lock
 //
-//	TestReadersOfAllClientsReadAtOnceAndAWriterIsAlone, TestASemaphoreHasAsManyHoldersAsPermits,
-//	TestARedLockOutlivesRollingRestartsBesideWaiters, stories/groups.txt
+//	kinds.TestReadersOfAllClientsReadAtOnceAndAWriterIsAlone, kinds.TestASemaphoreHasAsManyHoldersAsPermits,
+//	groups.TestARedLockOutlivesRollingRestartsBesideWaiters, stories/groups.txt,
+//	composite.TestARedLockIsReleasedByForceFromItsHolderAlone
 //
 // Guarded writes
 //
-//	TestAGuardedWriteIsExecutedWhileItsHoldHasTheLock, TestAGuardedWriteOfALostHoldWritesNothingAndTellsTheLoss,
-//	TestAReleaseWithAScriptIsOneStep, driver.TestALateGuardedWriteFindsAnotherTenure
+//	calls.TestAGuardedWriteIsExecutedWhileItsHoldHasTheLock,
+//	calls.TestAGuardedWriteOfALostHoldWritesNothingAndTellsTheLoss,
+//	calls.TestAReleaseWithAScriptIsOneStep, driver.TestALateGuardedWriteFindsAnotherTenure
 //
 // Fencing tokens
 //
-//	TestATokenIsCountedForEachGrantInRedissonsKey, TestTokensAreExactBeyondWhatLuaCanCount, stories/fenced.txt
+//	kinds.TestATokenIsCountedForEachGrantInRedissonsKey, kinds.TestTokensAreExactBeyondWhatLuaCanCount,
+//	stories/fenced.txt

@@ -640,9 +640,9 @@ func (s *Site) Wakes(here, there *rlock.Client, f Family) {
 	w.Check()
 }
 
-// An Awakening counts the waiters that are woken by messages, as opposed to those that sleep
-// until their fallback, five seconds after their last query. A busy machine may delay one for
-// as long, but not most of them.
+// An Awakening counts the waiters that are woken by messages. A waiter that no message wakes looks
+// at the lock two seconds after it has joined the queue. A busy machine may delay one waiter for as
+// long, but not most of them.
 type Awakening struct {
 	Site           *Site
 	rounds, prompt int
@@ -655,7 +655,7 @@ func (w *Awakening) By(waiter <-chan error, release func()) {
 	release()
 	require.NoError(w.Site.T, redistest.Await(w.Site.T, waiter), "round %d", w.rounds)
 	w.rounds++
-	if time.Since(released) < 4*time.Second {
+	if time.Since(released) < time.Second {
 		w.prompt++
 	}
 }
