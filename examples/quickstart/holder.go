@@ -68,7 +68,7 @@ func killed(ctx context.Context, clients []*rlock.Client, addr string) (string, 
 
 	select {
 	case <-time.After(lease + lease/3):
-		say("holder", "still holds it after %v: its watchdog renews it", lease+lease/3)
+		say("holder", "still holds it after %v: its watchdog renews it", (lease + lease/3).Round(time.Millisecond))
 	case got := <-acquired:
 		return "", fmt.Errorf("the lock of a living holder was granted to another (%v)", got.err)
 	}
