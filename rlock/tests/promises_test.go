@@ -65,7 +65,7 @@ package tests_test
 // Dead waiters are skipped
 //
 //	losses.TestADeadWaiterCostsOneClaim,
-//	stories/waits.txt "The dead keep none out for whom the lock is open",
+//	stories/waits.txt "A dead waiter keeps no reader out of a read lock",
 //	tests/redisson.TestAWaiterBehindTheDeadHasTheLockWithinAClaimThoughRedissonNeverPauses
 //
 // A held lock costs no goroutine, timer or subscription
