@@ -19,13 +19,13 @@ type caller struct {
 	run    *Run
 	lane   int
 	slot   *slot
-	m      *member     // of the operation
-	in     *grant      // that it holds, the innermost
-	owner  rlock.Owner // that its contexts may carry
-	random *rand.Rand  // for what no program need know
+	m      *member     // the client of the operation
+	in     *grant      // the innermost level that it holds; nil for none
+	owner  rlock.Owner // the owner that its contexts may carry
+	random *rand.Rand  // the source of values that a program need not repeat
 
-	outlived      context.Context // of its last hold, which is over; nil for none
-	outlivedOwner string          // that context's
+	outlived      context.Context // the context of its last hold, which is over; nil for none
+	outlivedOwner string          // the owner in that context
 }
 
 // perform waits for the time of an operation, and runs it.
@@ -86,19 +86,19 @@ type call struct {
 	o     *Op
 	verb  string // the method, as in Face
 	lock  Lock
-	outer *grant // of the same owner, in which it nests; nil for none
-	owner string // in the history
+	outer *grant // the level of the same owner in which it nests; nil for none
+	owner string // the owner's name in the history
 
 	ctx      context.Context
 	cancel   context.CancelFunc
-	ends     time.Duration // when ctx does
+	ends     time.Duration // when ctx ends
 	began    time.Duration
 	record   *history.Call
-	wait     time.Duration // that it asked for; negative for none
-	pauses   time.Duration // of its progress function
-	permits  int           // of a semaphore
-	asked    int           // permits
-	parcel   *parcel       // that it resumes; nil for none
+	wait     time.Duration // the longest wait that it asked for; negative for none
+	pauses   time.Duration // how long its progress function has blocked
+	permits  int           // the permits of the semaphore
+	asked    int           // the permits that it asks for
+	parcel   *parcel       // the hold that it resumes; nil for none
 	shares   bool          // it reads, or takes permits
 	seen     sight
 	hosts    bool      // levels nest in it
@@ -110,7 +110,7 @@ type callKey struct{}
 // noWait is the wait of a call without a limit of its own.
 const noWait time.Duration = -1
 
-// begin notes that a call for a lock begins. Of one that resumes a hold, more is known.
+// begin notes that a call for a lock begins. The history knows more of a call that resumes a hold.
 func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) *call {
 	c.run.face.call(verb)
 	k := &call{c: c, m: c.m, o: o, verb: verb, lock: l, outer: outer, wait: noWait, permits: op.Permits}
@@ -185,8 +185,7 @@ func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) 
 	return k
 }
 
-// blocks reports whether the call may go on after the end of its context, since its progress
-// function may block.
+// blocks reports whether the call may outlast its context, since its progress function may block.
 func (k *call) blocks() bool { return find(k.o.With, "WithProgress").S == "blocks" }
 
 // moves reports whether a step of the operation, or of one nested in it, moves the end of its hold.
@@ -212,7 +211,7 @@ func (k *call) options() (all []rlock.AcquireOption) {
 	return all
 }
 
-// blocked is for how long a progress function blocks.
+// blocked is the time for which a progress function blocks.
 const blocked = 300 * ms
 
 // errProgress is the panic of a progress function.
@@ -242,8 +241,8 @@ func (k *call) String() string {
 	return fmt.Sprintf("%s of %s by %s (operation %s)", k.verb, k.lock.Name, k.owner, k.o)
 }
 
-// apart runs f in a goroutine of its own, whose panic by a progress function, or whose exit, it
-// survives. It reports whether f returned.
+// apart runs f in a goroutine of its own, and reports whether f returned: it survives the panic of
+// a progress function, and the exit of the goroutine.
 func apart(f func()) (returned bool) {
 	done := make(chan any, 1)
 	go func() {
@@ -288,8 +287,8 @@ func (k *call) fail(err error) {
 	k.waited()
 }
 
-// waited notes that a call for a lock over several may have had a part while it waited for another
-// one.
+// waited notes that a call for a lock over several may have had one part while it waited for
+// another.
 func (k *call) waited() {
 	if k.lock.group() {
 		k.c.run.apart(k.lock, k.began, k.c.run.now())

@@ -20,7 +20,7 @@ func unsure(err error) bool {
 
 // end judges the rest when all lanes have ended and all faults are healed, and closes the clients.
 func (r *Run) end() {
-	time.Sleep(10 * time.Second) // leases end that no client releases
+	time.Sleep(10 * time.Second) // leases end whose locks no client releases
 	for _, s := range r.members {
 		r.takeEachLock(s.Load())
 	}
@@ -184,15 +184,16 @@ func (r *Run) Problems() []string {
 	return r.problems
 }
 
-// longest returns the longest lease of a program: for as long a hold may outlive what made Redis
-// forget it.
+// longest returns the longest lease of a program. For that time a hold may be believed after Redis
+// has forgotten it.
 func (r *Run) longest() time.Duration { return max(4*time.Second, r.program.World.Lease) + 500*ms }
 
-// idle is how long a lock may be free while a call waits for it and nothing breaks.
+// idle is the longest time for which a lock may be free while a call waits for it and nothing
+// breaks.
 const idle = 300 * ms
 
-// looks is within how long a waiter looks: no message tells it that a lease has ended which was
-// shortened.
+// looks is the time within which a waiter looks: no message tells it that a shortened lease has
+// ended.
 const looks = 2 * time.Second
 
 // apart notes in the history that a lock may be held without a caller that knows it.
@@ -207,12 +208,12 @@ func (r *Run) apart(l Lock, from, to time.Duration) {
 
 // A note is what Redis should have beside a lock.
 type note struct {
-	writes      map[string]bool // the guarded writes: whether they are sure
-	log         map[string]bool // those of holds that share: they may stand in any order
+	writes      map[string]bool // the guarded writes, and whether they were surely executed
+	log         map[string]bool // the guarded writes of holds that share the lock: they may stand in any order
 	least, most int             // how often the number was counted up
 }
 
-// note calls do with the note of the lock of a hold.
+// note calls do with the note of the hold's lock.
 func (g *grant) note(do func(n *note)) {
 	r, name := g.run(), g.call.lock.Name
 	r.mu.Lock()

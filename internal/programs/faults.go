@@ -15,7 +15,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// What breaks. Each fault lasts until another one of the same network heals it, or until all are
+// The faults. Each fault lasts until another fault of the same network heals it, or until all are
 // healed.
 func init() {
 	onNets := func(verb string, weight int, draw func(g *generator, o *Op), do func(o *Op, n *network.Network)) row {
@@ -97,7 +97,7 @@ func init() {
 		}, func(c *caller, o *Op) {
 			text := o.arg("text").S
 			c.run.refuse(o.arg("server").N, text)
-			if text == "NOPERM no permissions" { // not for long: callers do not go on
+			if text == "NOPERM no permissions" { // for a short time only: callers do not go on
 				time.Sleep(50 * ms)
 				c.run.refuse(o.arg("server").N, "")
 			}
@@ -146,7 +146,7 @@ func init() {
 			o.add(Choice{Name: "unless", N: g.IntN(20)})
 		}, func(c *caller, o *Op) {
 			if c.run.program.World.Outside && o.arg("unless").N > 0 {
-				return // what makes Redis forget excuses much
+				return // a fault that makes Redis forget excuses much
 			}
 			c.m = c.run.members[o.arg("client").N].Load()
 			c.run.forget("ForceUnlock", o.Lock.names(), func() error { return c.force(o) })
@@ -169,8 +169,8 @@ func (r *Run) refuse(server int, text string) {
 	do(text)
 }
 
-// forget does what makes Redis forget a lock; "" is all. After an error that may still come, until
-// all is healed.
+// forget makes Redis forget a lock; "" means all locks. After an error the command may still be
+// executed, until all faults are healed.
 func (r *Run) forget(what string, names []string, do func() error) {
 	var heals []func()
 	for _, name := range names {
@@ -190,8 +190,8 @@ func (r *Run) forget(what string, names []string, do func() error) {
 	}
 }
 
-// empty lets a server lose its data, as one that is restarted, and be back when no lease of a red
-// lock is left that it knew: none is lost by that.
+// empty lets a server lose its data, as in a restart, and come back when no lease of a red lock is
+// left that it knew, so that no red lock is lost.
 func (r *Run) empty(server int) {
 	r.each(func(m *member) { m.nets[server].each((*network.Network).Refuse) })
 	r.setAway(server)
@@ -219,8 +219,8 @@ func (r *Run) nodes(do func(a rueidis.Client)) {
 	}
 }
 
-// noteDeleted notes that Redis has no lock of that name any more, "" for all, which it had until
-// from at least.
+// noteDeleted notes that Redis has no lock of that name any more, "" for all names. It had the lock
+// until from at least.
 func (r *Run) noteDeleted(name string, from time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,7 +230,7 @@ func (r *Run) noteDeleted(name string, from time.Duration) {
 // forever is later than any time of a run.
 const forever = 1000 * time.Hour
 
-// force unlocks a lock by force: from the holders that a look shows, then from all.
+// force unlocks a lock by force: first from the holders that a look shows, then from all holders.
 func (c *caller) force(o *Op) error {
 	ctx, cancel := context.WithTimeout(c.run.ctx, time.Second)
 	defer cancel()
@@ -285,7 +285,7 @@ func (r *Run) healAll() {
 	})
 }
 
-// findServers lets all clients find out that an endpoint has moved: a release that finds it out is
+// findServers lets all clients find out that an endpoint has moved: the release that finds out is
 // not confirmed.
 func (r *Run) findServers() {
 	var all sync.WaitGroup

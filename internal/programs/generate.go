@@ -12,7 +12,7 @@ type row struct {
 	verb   string
 	weight int                       // how often it is drawn, beside those of its table
 	only   func(w *World) bool       // the worlds that have it, nil for all
-	draw   func(g *generator, o *Op) // its lock, options and arguments; nil for none
+	draw   func(g *generator, o *Op) // draws the lock, the options and the arguments; nil for none
 	run    func(c *caller, o *Op)
 }
 
@@ -37,9 +37,9 @@ type generator struct {
 	*rand.Rand
 	world *World
 	last  int    // the number of the last operation
-	depth int    // of holds
+	depth int    // the depth of nested holds
 	outer *Op    // the operation whose hold the drawn one is in
-	wide  int    // of so many locks it draws one; 0: of the few
+	wide  int    // the number of locks from which it draws; 0 for the few
 	later uint64 // the number of draws of later options
 	takes uint64 // the number of draws of WithTakeover
 }
@@ -73,10 +73,10 @@ func Generate(seed uint64, changes ...func(*World)) *Program {
 	return p
 }
 
-// lanesOfClient is how many a client has.
+// lanesOfClient is the number of lanes of a client.
 const lanesOfClient = 3
 
-// stormy is how long there are faults.
+// stormy is the time in which there are faults.
 const stormy = 8 * time.Second
 
 func (g *generator) drawWorld(seed uint64) {
@@ -115,7 +115,7 @@ func (g *generator) drawWorld(seed uint64) {
 		if family == 1 {
 			c.Settings = append(c.Settings, Choice{Name: "PubSub", S: "plain"})
 		}
-		if i >= 2 && g.in(2) || i == 3 && seed%2 == 1 { // the last ones share the rueidis client of a program
+		if i >= 2 && g.in(2) || i == 3 && seed%2 == 1 { // the last clients share the rueidis client of a program
 			c.Settings = append(c.Settings, Choice{Name: "Client", S: "shared"})
 		}
 		w.Clients = append(w.Clients, c)
@@ -181,7 +181,7 @@ func (o *Op) add(c Choice) { o.Args = append(o.Args, c) }
 // Permits is the number of permits of the semaphores.
 const Permits = 4
 
-// anyLock draws a lock, every second time that of the program's favourite name.
+// anyLock draws a lock, every second time the lock of the program's favourite name.
 func (g *generator) anyLock() Lock {
 	if g.wide > 0 {
 		return g.oneOfMany()
@@ -226,7 +226,7 @@ func (g *generator) oneLock() Lock {
 	return Lock{"semaphore", "s"}
 }
 
-// oneOfMany draws one of very many locks, seldom several.
+// oneOfMany draws one of very many locks, and seldom a lock over several.
 func (g *generator) oneOfMany() Lock {
 	n := g.IntN(g.wide)
 	switch g.IntN(16) {
@@ -266,13 +266,13 @@ func (g *generator) context() Choice {
 	return Choice{Name: "timeout", D: d}
 }
 
-// options draws the options of a call for a lock. Those that came later have a source of their own,
-// so that a seed remains the program that the ledger and the commits mean.
+// options draws the options of a call for a lock. Options that came later have a source of their
+// own, so that a seed remains the program that the ledger and the commits mean.
 func (g *generator) options(l Lock) (all []Choice) {
 	for _, o := range options {
 		in, from := o.in, g
 		if o.fits != nil && !o.fits(l) {
-			in *= 8 // which it refuses
+			in *= 8 // a lock that refuses the option
 		}
 		if o.name == "WithNote" || o.name == "WithLine" {
 			g.later++
@@ -281,7 +281,7 @@ func (g *generator) options(l Lock) (all []Choice) {
 		if o.name == "WithTakeover" {
 			g.takes++
 			from = &generator{Rand: rand.New(rand.NewPCG(g.takes, 63))}
-			if g.world.Outside { // in processes no call knows those of the others
+			if g.world.Outside { // in torture no process knows the calls of the others
 				continue
 			}
 		}

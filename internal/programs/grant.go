@@ -15,33 +15,33 @@ type grant struct {
 	call  *call
 	hold  *rlock.Hold // nil without a handle
 	lock  *rlock.Lock
-	ctx   context.Context // in which it nests
+	ctx   context.Context // the context in which calls nest in it
 	owner string
 	outer *grant // nil for the outermost
-	goes  bool   // it belongs to a goroutine, so that only Lock nests in it
+	goes  bool   // the level belongs to a goroutine, so that only Lock nests in it
 	since time.Duration
 
-	held    bool   // it was valid at a look
-	writer  string // in the guarded writes of its outermost level
+	held    bool   // the level was valid at a look
+	writer  string // the name in the guarded writes of its outermost level
 	later   []*grant
-	inner   int           // levels in it that are open
+	inner   int           // the number of open levels in it
 	moved   bool          // Extend has moved its end
-	lasts   time.Duration // until then, since Extend has moved its end; 0: it has not
+	lasts   time.Duration // the end to which Extend has moved it; 0 for none
 	derived []context.Context
-	ended   time.Duration // when it was given back; 0: not yet
+	ended   time.Duration // when it was given back; 0 for not yet
 	endedBy error
 
-	// The following are written by watch, and read when that has returned.
+	// The fields below are written by watch, and read when watch has returned.
 	over  time.Duration // when its context ended
 	cause error
 
-	// The following are of the outermost level, about all of its owner.
-	open        int           // levels that are not given back
-	handles     bool          // one has a handle
-	nested      bool          // there were several
-	limited     bool          // one has a lease or a MaxHold
+	// The fields below belong to the outermost level, and are about all levels of its owner.
+	open        int           // the number of levels that are not given back
+	handles     bool          // a level has a handle
+	nested      bool          // there were several levels
+	limited     bool          // a level has a lease or a MaxHold
 	longest     time.Duration // the longest lease or least hold that a level has asked for; 0 for none
-	least, most time.Duration // until when the lock stays after the last one: at least, at most; 0 for not
+	least, most time.Duration // the earliest and the latest end of the lock's stay after its last level; 0 for none
 }
 
 func (g *grant) run() *Run { return g.call.c.run }
@@ -56,8 +56,8 @@ func (g *grant) valid() bool {
 	return g.lock.IsHeld(g.ctx)
 }
 
-// count returns how many levels the owner has, 0 if that is not known: of a lock over several the
-// parts count, and a call without a handle is not told of the levels that handles have.
+// count returns the number of the owner's levels, 0 if it is not known: of a lock over several the
+// parts count, and a call without a handle is not told of the levels of handles.
 func (g *grant) count() int {
 	if g.call.lock.group() || g.hold == nil && g.root().handles {
 		return 0
@@ -126,7 +126,8 @@ func (c *caller) inside(g *grant, body []*Op) {
 	c.in = outer
 }
 
-// end gives the level of the current grant back by a row of ends, and then those that outlast it.
+// end gives the level of the current grant back by a row of ends, and then the levels that outlast
+// it.
 func (c *caller) end(g *grant, o *Op) {
 	outer := c.in
 	c.in = g
@@ -152,14 +153,14 @@ func (c *caller) end(g *grant, o *Op) {
 	}
 }
 
-// giving is how a level is given back.
+// A giving is the way in which a level is given back.
 type giving struct {
 	grant *grant
 	verb  string
 	ctx   context.Context
 	began time.Duration
 	at    history.Time
-	late  bool // the call is recorded after its return: only then it is known whether it gives the level back
+	late  bool // the call is recorded after its return, when it is known whether it gives the level back
 }
 
 // give notes that a level is about to be given back.
@@ -186,8 +187,8 @@ func (g *grant) give(verb string, o *Op, late bool) *giving {
 	return v
 }
 
-// unknown notes that the level was given back by a call that has not returned, so that nothing is
-// known of its result.
+// unknown notes that the level was given back by a call that has not returned, so that its result
+// is unknown.
 func (v *giving) unknown() {
 	g := v.grant
 	if g.outer != nil { // the levels are counted even so
@@ -227,7 +228,7 @@ func (v *giving) returned(err error) {
 	case errors.Is(err, rlock.ErrUnconfirmed):
 		outcome = history.Unconfirmed
 	case errors.Is(err, rlock.ErrNotHeld) && g.hold == nil && g.root().handles && (g.call.lock.red() || !g.root().valid()):
-		// The context of a hold that is lost counts no more, and its handle tells of the loss.
+		// The context of a lost hold gives no rights any more, and its handle reports the loss.
 		outcome, err = history.Lost, fmt.Errorf("%w: %w", rlock.ErrLost, err)
 	case errors.Is(err, rlock.ErrNotHeld):
 		outcome = history.NotHeld
@@ -247,7 +248,7 @@ func (v *giving) returned(err error) {
 	v.judge(err)
 }
 
-// release gives a handle's level back.
+// release gives the level of a handle back.
 func (g *grant) release(o *Op) {
 	v := g.give("rlock.Hold.Release", o, false)
 	v.returned(g.hold.Release(v.ctx))

@@ -68,7 +68,7 @@ func (c *caller) extend(o *Op) {
 	valid := g.valid()
 	c.run.mu.Lock()
 	again := g.moved
-	g.moved, g.lasts = true, 0 // the next end may be sooner than that of an earlier Extend
+	g.moved, g.lasts = true, 0 // the new end may be sooner than the end of an earlier Extend
 	g.root().longest = max(g.root().longest, d)
 	c.run.mu.Unlock()
 	began := c.run.now()
@@ -89,7 +89,7 @@ func (c *caller) extend(o *Op) {
 	}
 }
 
-// key returns the key of data beside the lock. One over several locks has none, and refuses guarded
+// key returns the key of data beside the lock. A lock over several has none, and refuses guarded
 // writes.
 func (g *grant) key(name string) string {
 	if g.call.lock.group() {
@@ -155,7 +155,7 @@ func (c *caller) with(*Op) {
 			c.run.problem("%s: a context of With outlives that which it was made from", c.in.call)
 		}
 	} else {
-		time.AfterFunc(time.Hour, cancel) // for vet: the hold ends before
+		time.AfterFunc(time.Hour, cancel) // for vet only: the hold ends before
 		context.AfterFunc(derived, cancel)
 	}
 }
@@ -183,7 +183,7 @@ func (c *caller) elsewhere(*Op) {
 	<-done
 }
 
-// refused does what a level of several, and a lock over several, must refuse.
+// refused makes calls that a level of several, and a lock over several, must refuse.
 func (c *caller) refused(*Op) {
 	g := c.in
 	if g.hold == nil || g.outer == nil && !g.call.lock.group() {
@@ -228,7 +228,7 @@ func (c *caller) pass(o *Op) {
 	v := g.give("rlock.Hold.Pass", o, true)
 	text, err := g.hold.Pass(v.ctx, o.arg("within").D)
 	if errors.Is(err, rlock.ErrLost) {
-		_ = g.hold.Release(c.run.ctx) // of a hold that was over before, Pass has changed nothing
+		_ = g.hold.Release(c.run.ctx) // Pass changes nothing if the hold was over before
 	}
 	if errors.Is(err, rlock.ErrPass) {
 		if g.call.lock.Kind != "read" { // others may read in this process

@@ -10,7 +10,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/inspect"
 )
 
-// What callers are told: errors, waits, and the ends of holds.
+// The judgement of what callers are told: errors, waits, and the ends of holds.
 
 // sane reports whether nothing breaks in this program.
 func (r *Run) sane() bool { return r.program.World.Calm }
@@ -24,10 +24,10 @@ func (r *Run) healedAt() time.Duration {
 	return r.healed
 }
 
-// unserved reports whether the client may be refused for other reasons than those of the call.
+// unserved reports whether the client may be refused for reasons other than the call's own.
 func (r *Run) unserved(m *member) bool { return !r.sane() || m.setting.replicated() }
 
-// judgeError judges the error of a call that did not get the lock; nil is that of a method that
+// judgeError judges the error of a call that did not get the lock; nil means that the method
 // returned false.
 func (k *call) judgeError(err error) {
 	r := k.c.run
@@ -41,8 +41,8 @@ func (k *call) judgeError(err error) {
 	}
 }
 
-// explains says which documented error it is, if the call may return that in its situation; else
-// "".
+// explains names the documented error that err is, if the call may return it in its situation; else
+// it returns "".
 func (k *call) explains(err error) string {
 	r, with := k.c.run, k.o.With
 	has := func(name string) bool { return find(with, name).Name != "" }
@@ -115,7 +115,7 @@ func nameOf(err error) string {
 	return "errors.ErrUnsupported"
 }
 
-// root is the outermost level of the owner.
+// root returns the outermost level of the owner.
 func (g *grant) root() *grant {
 	for g.outer != nil {
 		g = g.outer
@@ -152,14 +152,14 @@ func (k *call) judgeGrant(g *grant) {
 	}
 }
 
-// exceeds reports whether the call asks for more of a lock than the owner has, in which it nests:
-// two owners that waited for more of what they hold would wait for each other.
+// exceeds reports whether the call asks for more of a lock than the owner has in whose hold it
+// nests: two owners that waited for more of a lock that both hold would wait for each other.
 func (k *call) exceeds() bool {
 	if k.outer == nil || k.lock.group() {
 		return false
 	}
 	for g := k.outer; g != nil; g = g.outer {
-		if !g.valid() || g.hold == nil && (g.mayEnd() || !g.run().sane()) { // IsHeld is true of an owner that took it anew
+		if !g.valid() || g.hold == nil && (g.mayEnd() || !g.run().sane()) { // IsHeld is true for an owner that took the lock anew
 			return false // the level inside of it may have taken the lock anew, with more permits
 		}
 	}
@@ -171,7 +171,7 @@ func writes(g *grant) bool {
 	return g != nil && (g.call.lock.Kind == "write" || writes(g.outer))
 }
 
-// slack is how exact a duration is.
+// slack is the precision of a duration.
 func (r *Run) slack() time.Duration { return 4*r.program.World.Trip + 30*ms }
 
 // judgeWait judges how long a call has taken.
@@ -195,7 +195,7 @@ func (k *call) judgeWait(err error) {
 	}
 }
 
-// judgeLength judges that a hold which is valid now may be.
+// judgeLength judges that a hold which is valid now may be valid.
 func (g *grant) judgeLength() {
 	r, o := g.run(), g.call.o
 	if !r.ground.Virtual || g.moved {
@@ -210,9 +210,9 @@ func (g *grant) judgeLength() {
 	}
 }
 
-// extended notes the end of a hold that was moved, and judges that it is believed for no longer. It
-// may be believed for less, since a command that has shortened the lease may run again: then it is
-// renewed.
+// extended notes the end to which a hold was moved, and judges that the hold is believed for no
+// longer. It may be believed for less and be renewed, since a command that has shortened the lease
+// may run again.
 func (g *grant) extended(now, to time.Duration) {
 	r := g.run()
 	if find(g.call.o.With, "WithLease").D == 0 || g.nested || !r.ground.Virtual || !r.sane() {
@@ -316,10 +316,10 @@ func (v *giving) judge(err error) {
 	}
 }
 
-// stays returns until when a lock stays after the release of its last level, for the least hold of
-// one of them; 0 if that is not known. A level that was given back late, or by a call that has not
-// returned, may not have been released in order. A read lock ends sooner if its process is killed
-// while others read.
+// stays returns the time until which a lock stays after the release of its last level, for the
+// least hold of a level; 0 if it is not known. A level that was given back late, or by a call that
+// has not returned, may not have been released in order. A read lock ends sooner if its process is
+// killed while others read.
 func (v *giving) stays(late bool) (until time.Duration) {
 	g, r := v.grant, v.grant.run()
 	root := g.root()
@@ -383,7 +383,7 @@ func (c *caller) judgeGuarded(g *grant, verb string, err error, ctx context.Cont
 		}
 	case g.call.m.closes.Load() && errors.Is(err, rlock.ErrClosed):
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case !r.sane(): // an error of the server, as it is
+	case !r.sane(): // an error of the server, unchanged
 	default:
 		r.problem("%s: %s (valid before: %v) returns %v", g.call, verb, valid, err)
 	}
@@ -403,7 +403,7 @@ func (c *caller) judgeQuestion(verb string, err error, ctx context.Context) {
 	}
 }
 
-// question is judgeQuestion for a call that is counted here.
+// question counts the call, and judges it as judgeQuestion does.
 func (c *caller) question(verb string, err error, ctx context.Context) {
 	c.run.face.call(verb)
 	c.judgeQuestion(verb, err, ctx)

@@ -56,8 +56,8 @@ func drawLock(g *generator, o *Op) {
 	drawMethod(g, o)
 }
 
-// drawMethod draws a method that takes a lock without a handle, which has no options but two in
-// their place.
+// drawMethod draws a method that takes a lock without a handle. It has a lease and a wait in place
+// of options.
 func drawMethod(g *generator, o *Op) {
 	method := some(g, "Lock", "LockFor", "TryLock", "TryLockFor")
 	o.With = nil
@@ -81,7 +81,7 @@ func nested(more func(g *generator, o *Op)) func(g *generator, o *Op) {
 		o.Ctx = Choice{Name: some(g, "timeout", "timeout", "cancelled"), D: some(g, ms, 100*ms, 3*time.Second, 3*time.Second)}
 		more(g, o)
 		if g.in(3) {
-			o.add(Choice{Name: "outlasts", N: 1}) // it is given back after the outer one
+			o.add(Choice{Name: "outlasts", N: 1}) // it is given back after the outer hold
 		}
 		if g.depth < 3 {
 			g.body(o, false)
@@ -143,7 +143,7 @@ func (c *caller) use(g *grant, o *Op) {
 		g.outer.inner++
 	}
 	c.inside(g, o.Body)
-	if g.outer != nil && o.arg("outlasts").N > 0 && g.hold != nil { // else its owner is that of the outer one's context
+	if g.outer != nil && o.arg("outlasts").N > 0 && g.hold != nil { // else its owner is the owner of the outer hold's context
 		g.outer.later = append(g.outer.later, g)
 		return
 	}
@@ -213,7 +213,7 @@ func (c *caller) do(o *Op) {
 	}
 }
 
-// without returns what an error is beside another one.
+// without returns err without part, an error that is joined in it.
 func without(err, part error) error {
 	if err == part {
 		return nil
@@ -258,7 +258,7 @@ func (c *caller) lockAndUnlock(o *Op) {
 		k.fail(err)
 		return
 	}
-	// The context of the call ends; what it carries is the owner.
+	// The context of the call ends; the owner that it carries does not.
 	ctx := context.WithoutCancel(k.ctx)
 	k.cancel()
 	g := k.got(nil, ctx, lock)
@@ -273,11 +273,11 @@ type parcel struct {
 	lock    Lock
 	text    string
 	token   uint64
-	from    string // its owner before
+	from    string // the owner that has passed it on
 	permits int
 	passed  time.Duration // the time at which it was passed on
-	until   time.Duration // it stays until then
-	tried   bool          // by a call for it
+	until   time.Duration // the time until which the lock stays
+	tried   bool          // a call has tried to resume it
 }
 
 // resume takes a lock that another caller has passed on.
@@ -290,7 +290,7 @@ func (c *caller) resume(o *Op) {
 	}
 	p := r.parcels[0]
 	sure := !p.tried && o.arg("again").N > 0
-	if p.tried = true; o.arg("again").N > 0 { // else another one may try it, too
+	if p.tried = true; o.arg("again").N > 0 { // else another call may try it, too
 		r.parcels = r.parcels[1:]
 	}
 	r.mu.Unlock()
@@ -349,7 +349,7 @@ const (
 		redis.call('hset', KEYS[1], 'mode', 'read', ARGV[1], 1)
 		redis.call('set', ARGV[2] .. ':' .. ARGV[1] .. ':rwlock_timeout:1', 1, 'px', 3000)
 		return redis.call('pexpire', KEYS[1], math.max(redis.call('pttl', KEYS[1]), 3000))`
-	// As Redisson, it leaves the lock to the longest lease of the readers that go on.
+	// As in Redisson, the lock has the longest lease of the readers that go on.
 	guestLeaves = `
 		if redis.call('hdel', KEYS[1], ARGV[1], ARGV[1] .. ':write') == 0 then
 			return 0
@@ -404,7 +404,7 @@ func (c *caller) guest(o *Op) {
 		record.Gives(history.Now())
 		if err := a.Do(ctx, a.B().Eval().Script(guestLeaves).Numkeys(1).Key(key).Arg(owner, channel, tagged).Build()).Error(); err != nil {
 			record.Gave(history.Result{Outcome: history.Unconfirmed})
-			return // it ends with its lease
+			return // the lock ends with its lease
 		}
 		record.Gave(history.Result{Outcome: history.Released})
 		r.apart(o.Lock, from, r.now()+looks) // it may have sent no message

@@ -18,9 +18,9 @@ import (
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
-// A model is what Redis has of a synchronizer, in Go: a number, the permits that are taken, and the
-// messages. Random calls of one caller, and what other programs do to the keys, run beside the
-// scripts while nothing breaks.
+// A model has the state of a synchronizer in Redis, in Go: a number, the permits that are taken,
+// and the messages. Random calls of one caller, and changes of the keys by other programs, run
+// beside the scripts while nothing breaks.
 type model struct {
 	*rand.Rand
 	caller  *caller
@@ -44,7 +44,7 @@ type model struct {
 	log      []string
 }
 
-// An ending is when a permit ends.
+// An ending is the time at which a permit ends.
 type ending int
 
 const (
@@ -186,7 +186,7 @@ func (m *model) listen() (hear, cancel func()) {
 	}, cancel
 }
 
-// tell publishes the number, if it is above 0.
+// tell publishes the number if it is above 0.
 func (m *model) tell() {
 	if m.present && m.n > 0 {
 		m.told = append(m.told, fmt.Sprint(m.n))
@@ -226,7 +226,7 @@ func (m *model) id() string {
 	return ids[m.IntN(len(ids))]
 }
 
-// done is the result of a call that has none.
+// done is the result of a call without a result.
 const done = "done"
 
 // delete deletes the keys.
@@ -238,7 +238,7 @@ func (m *model) delete() bool {
 	return had
 }
 
-// outside is what another program does to the number.
+// outside changes the number as another program does.
 func outside(m *model) (any, any, error) {
 	switch n := int64(m.IntN(7)) - 3; m.IntN(3) {
 	case 0:
@@ -347,7 +347,7 @@ var permitVerbs = append(countVerbs("redisson.PermitSemaphore", func(m *model) c
 		if m.n >= int64(n) {
 			want = n
 		}
-		// The watchdog keeps none: it would sweep at times of its own.
+		// The watchdog keeps no permit here: it would sweep at times of its own.
 		if want > 0 && m.IntN(2) == 0 {
 			m.caller.run.face.call("redisson.PermitSemaphore.AcquireN")
 			got, err = m.permits.AcquireN(m.ctx, n, time.Hour)

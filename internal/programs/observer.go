@@ -15,10 +15,10 @@ type sight struct {
 	released, lost            int
 	vanished                  bool // the call, or the function of Do, has not returned
 	reason                    error
-	owner                     rlock.Owner   // that acquired, ...
-	since                     time.Duration // ...then
-	gives                     string        // the method that gives the level back, ...
-	gave                      time.Duration // ...since then
+	owner                     rlock.Owner   // the owner that has acquired the lock
+	since                     time.Duration // the time at which it has
+	gives                     string        // the method that gives the level back
+	gave                      time.Duration // the time at which the method was called
 }
 
 // A loser is an owner that lost a lock, or from whom Close took it.
@@ -27,7 +27,7 @@ type loser struct {
 	owner rlock.Owner
 }
 
-// observed is what the Observer of a client was told.
+// An observed has what the Observer of a client was told.
 type observed struct {
 	m *member
 
@@ -59,7 +59,7 @@ func (b *observed) hooks() *rlock.Observer {
 		}
 		k, ok := ctx.Value(callKey{}).(*call)
 		if !ok {
-			return &sight{}, nil // of another package
+			return &sight{}, nil // a call of another package
 		}
 		if l := k.lock; string(i.Kind) != l.Kind || !l.group() && i.Name != l.Name || i.Client != k.m.main() {
 			r.problem("%s: an Observer is told of %+v", k, i)
@@ -133,7 +133,7 @@ func (b *observed) hooks() *rlock.Observer {
 				if errors.Is(i.Err, rlock.ErrUnconfirmed) {
 					r.unanswered[i.Name] = r.now()
 				}
-				if errors.Is(i.Err, rlock.ErrClosed) { // by Close, which has another context
+				if errors.Is(i.Err, rlock.ErrClosed) { // Close has another context
 					b.losers[loser{i.Name, i.Owner}]++
 				}
 			})
@@ -174,7 +174,7 @@ func (r *Run) judgeSights() {
 			r.problem("%s: the Observer was told %d Waiting, %d Acquired, %d GaveUp", g.call, s.waiting, s.acquired, s.gaveUp)
 		case s.released > 1 || s.lost > 1 || s.released+s.lost > 1:
 			r.problem("%s: the Observer was told %d Released and %d Lost", g.call, s.released, s.lost)
-		case s.released+s.lost == 0 && g.call.m.observed.losers[loser{g.lock.Name(), s.owner}] == 0: // of an owner's levels the first
+		case s.released+s.lost == 0 && g.call.m.observed.losers[loser{g.lock.Name(), s.owner}] == 0: // the first of an owner's levels
 			r.problem("%s: the Observer was told nothing of its end, which is %v", g.call, g.endedBy)
 		}
 	}

@@ -15,16 +15,16 @@ import (
 
 // A Process runs a program without end, in a process that others stop and kill, on servers that
 // others use and break: the third stage. Its lanes draw their operations as they go, storm by
-// storm, and its faults are those of its own networks. The history of all processes has what
-// callers are told of locks, which package checker judges; the Process judges the rest. It is for
-// one goroutine.
+// storm, and its faults break its own networks. The history of all processes has what callers are
+// told of locks, which package checker judges; the Process judges the rest. It is for one
+// goroutine.
 type Process struct {
 	run    *Run
 	random *rand.Rand
 	ops    atomic.Int64
 	rest   chan struct{}  // closed when the lanes are to rest
 	storm  sync.WaitGroup // the lanes
-	faults sync.WaitGroup // what breaks the networks
+	faults sync.WaitGroup // the faults of the networks
 	heal   func()         // notes the end of the faults
 	crew   []*worker
 }
@@ -53,7 +53,7 @@ var Names = []string{"p", "q", "rw", "s", red, leaders}
 const red = "r"
 
 // Endless returns the program of a [Process] on so many servers, which have replicas or not. Its
-// lanes want so many names beside the few that all want: each has a goroutine.
+// lanes want that many names beside the few that all want: each name has a goroutine.
 func Endless(seed uint64, servers, names int, lease time.Duration, replicas bool) *Program {
 	seed *= 3
 	if servers > 1 {
@@ -72,7 +72,7 @@ func Endless(seed uint64, servers, names int, lease time.Duration, replicas bool
 }
 
 // Begin makes the clients of a process, as soon as the servers let it: the world must be Outside.
-// Two lives of a process must differ in the seed.
+// Two lives of a process must have different seeds.
 func Begin(ctx context.Context, p *Program, ground Ground, seed uint64) (*Process, error) {
 	for {
 		r := newRun(p, ground, NewFace())
@@ -109,7 +109,7 @@ func newProcess(r *Run, seed uint64) *Process {
 	return p
 }
 
-// draw draws the next operation, whose number no other has.
+// draw draws the next operation, with a number of its own.
 func (w *worker) draw(p *Process) *Op {
 	w.last = int(p.ops.Add(1000)) + w.run.ground.First
 	if !w.wide {
@@ -168,8 +168,8 @@ func (p *Process) Storm() {
 // Settled is what a Process has seen since the last time.
 type Settled struct {
 	Problems []string
-	Hung     []string // operations that have not ended
-	Most     int      // levels that it had at once, ever
+	Hung     []string // the operations that have not ended
+	Most     int      // the most levels that it ever had at once
 }
 
 // Settle heals the networks, waits until all lanes rest, or for the limit, and judges what they
@@ -213,7 +213,7 @@ func (p *Process) Settle(limit time.Duration) (s Settled) {
 	return s
 }
 
-// End closes the clients of a Process that rests, and returns the problems of that.
+// End closes the clients of a Process that rests, and returns the problems of closing them.
 func (p *Process) End() []string {
 	r := p.run
 	for _, s := range r.members {
@@ -232,7 +232,7 @@ func (p *Process) Verdict() []string { return p.run.Problems() }
 // next call looks at.
 func Stays(key string) bool { return stays(key) || key == "{"+permitsName+"}:timeout" }
 
-// OfLock reports whether a key is that of one of the locks.
+// OfLock reports whether a key is the key of one of the locks.
 func OfLock(key string) bool {
 	_, name, queue := strings.Cut(key, "{")
 	if name, _, _ = strings.Cut(name, "}"); !queue {

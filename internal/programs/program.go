@@ -23,18 +23,18 @@ type World struct {
 	Forgets bool          // some of the faults make Redis forget locks
 	Delays  bool          // some of the faults make commands late
 	Outside bool          // other processes use the servers, and faults from outside meet all: see Process
-	Names   int           // of very many locks, with a lane for each; only a Process has them
-	Servers int           // that are independent of each other
-	Lease   time.Duration // of the watchdogs
+	Names   int           // the number of very many locks, with a lane for each; 0 but for a Process
+	Servers int           // the number of independent servers
+	Lease   time.Duration // the lease of the watchdogs
 	Prefix  string
 	Trip    time.Duration // the round trip of all networks, without a fault
 	Clients []Client
 
-	Favourite Lock          // that most contend for
-	Pause     int           // the longest between two operations of a lane, in milliseconds
-	Patience  time.Duration // of the calls whose context ends last
+	Favourite Lock          // the lock that most lanes contend for
+	Pause     int           // the longest pause between two operations of a lane, in milliseconds
+	Patience  time.Duration // the longest time of a call's context
 
-	Options []Choice // of the groups of package once, and of the guards of package idempotent
+	Options []Choice // the options of the groups of package once, and of the guards of package idempotent
 }
 
 // A Client is the settings of one client: the fields of its Config.
@@ -66,7 +66,8 @@ func (c Choice) String() string {
 	return c.Name + "(" + strconv.Itoa(c.N) + ")"
 }
 
-// A Lock is the kind and the name of a lock. Of a lock over several, Name has those of its parts.
+// A Lock is the kind and the name of a lock. The Name of a lock over several has the names of its
+// parts.
 type Lock struct{ Kind, Name string }
 
 func (l Lock) names() []string { return strings.Split(l.Name, ",") }
@@ -74,19 +75,19 @@ func (l Lock) names() []string { return strings.Split(l.Name, ",") }
 // group reports whether the lock is one over several.
 func (l Lock) group() bool { return l.Kind == "multi" || l.Kind == "red" }
 
-// red reports whether it is a red lock, or one of its parts is.
+// red reports whether the lock is a red lock, or one of its parts is.
 func (l Lock) red() bool { return l.group() && slices.Contains(l.names(), red) }
 
 // An Op is one operation.
 type Op struct {
 	ID    int
-	Verb  string        // its row
+	Verb  string        // the name of its row
 	After time.Duration // the pause before it
-	Lock  Lock          // that it is about, if it is about one
+	Lock  Lock          // the lock that it is about; zero for none
 	Ctx   Choice        // how the context of its call is made
 	With  []Choice      // options of the call
 	Args  []Choice      // everything else
-	Body  []*Op         // while the lock is held
+	Body  []*Op         // the steps while the lock is held
 	End   *Op           // how the hold ends
 }
 
@@ -105,7 +106,7 @@ func find(all []Choice, name string) Choice {
 	return Choice{}
 }
 
-// all calls do for each operation, those of bodies after the ones that they are in.
+// all calls do for each operation; the operations of a body come after the operation that has it.
 func (p *Program) all(do func(o *Op)) {
 	var each func(ops []*Op)
 	each = func(ops []*Op) {

@@ -45,7 +45,7 @@ func init() {
 	)
 }
 
-// The questions that a client answers, or Redis.
+// The questions that a client or Redis answers.
 var questions = []struct {
 	name string
 	ask  func(c *caller, ctx context.Context, l *rlock.Lock) error
@@ -119,7 +119,7 @@ var questions = []struct {
 	}},
 }
 
-// What must be refused, whatever Redis does.
+// The calls that must be refused, whatever Redis does.
 var refusals = []struct {
 	name string
 	with error
@@ -169,7 +169,8 @@ func newOwner(f *Face) rlock.Owner {
 	return rlock.NewOwner()
 }
 
-// shown asks Redis whether it shows a hold that is valid, if nothing makes Redis forget it.
+// shown asks Redis whether it shows a hold that is valid, unless a fault makes Redis forget the
+// hold.
 func (c *caller) shown(*Op) {
 	g, r := c.in, c.run
 	if r.program.World.Forgets {
@@ -227,12 +228,13 @@ func (c *caller) shown(*Op) {
 	}
 }
 
-// claim is the lease of a lock that is granted by the queue. The first renewal makes it shorter if
-// the client's lease is, between two looks perhaps, and then the client believes in a later one.
+// claim is the lease of a lock that is granted by the queue. If the client's lease is shorter, the
+// first renewal makes it shorter, perhaps between two looks, and then the client believes in a
+// later end.
 const claim = 2 * time.Second
 
-// shownByParts is shown for a lock over several: all parts are held for as long as it is valid, one
-// that is red on a majority.
+// shownByParts is shown for a lock over several: all parts are held for as long as the lock is
+// valid, and a red lock on a majority.
 func (c *caller) shownByParts(ctx context.Context) {
 	g, r := c.in, c.run
 	if g.hold == nil {

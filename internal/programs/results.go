@@ -40,7 +40,7 @@ func init() {
 	}, (*caller).crowd})
 }
 
-// crowd is callers of several keys by several clients at once.
+// crowd runs callers of several keys by several clients at once.
 func (c *caller) crowd(o *Op) {
 	var all sync.WaitGroup
 	for _, b := range o.Body {
@@ -53,7 +53,7 @@ func (c *caller) crowd(o *Op) {
 
 var onceKeys = []string{"o1", "o2", "o3"}
 
-// A result is the value of a run. It says which run it is of.
+// A result is the value of a run, with the run's number.
 type result struct {
 	Run int
 	Pad string `json:",omitempty"`
@@ -84,7 +84,7 @@ func (c *caller) once(o *Op) {
 	defer cancel()
 	key, asked := o.arg("key").S, r.now()
 	var forgets time.Duration // when the caller forgot the value before it asked
-	var begun atomic.Int32    // how often the function has begun: it may do so after its caller has left
+	var begun atomic.Int32    // how often the function has begun: it may begin after its caller has left
 	switch o.arg("how").S {
 	case "fresh":
 		r.face.call("once.Fresh")
@@ -129,7 +129,7 @@ func (c *caller) once(o *Op) {
 		r.mu.Lock()
 		r.results[id] = &onceRun{key: key, began: began, ended: r.now(), over: !hold.Valid(), fails: fails}
 		if gone := max(r.deleted[key], r.deleted[""]); gone > began && !r.refuses && r.refused < began && find(r.program.World.Options, "once.Most").N == 0 {
-			r.results[id].gone = true // else its process alone may have the value, which is not stored
+			r.results[id].gone = true // else only its process has the value, which is not stored
 		}
 		r.mu.Unlock()
 		if fails {
@@ -180,8 +180,9 @@ func (c *caller) once(o *Op) {
 	r.judgeValue(o, key, v.Run, id, asked, forgets, err != nil)
 }
 
-// judgeValue judges a value that a caller got: it is of a run that had its lock, of the key, and
-// was stored after the caller asked, or is kept. Its function began after the caller's Forget.
+// judgeValue judges a value that a caller got: it is the value of the key, of a run that had its
+// lock, and was stored after the caller asked, or is kept. Its function began after the caller's
+// Forget.
 func (r *Run) judgeValue(o *Op, key string, of, mine int, asked, forgets time.Duration, fails bool) {
 	r.mu.Lock()
 	run, w, unanswered, gone := r.results[of], r.program.World, r.unanswered[key], max(r.deleted[key], r.deleted[""])
@@ -265,14 +266,14 @@ func init() {
 	}, (*caller).settle})
 }
 
-// posts are the requests, by their keys.
+// posts has the requests, by their keys.
 type posts struct {
-	responses map[string]string // the first that each got
-	keys      map[string]string // as the guard knows them
+	responses map[string]string // the first response to each
+	keys      map[string]string // the keys as the guard knows them
 	settled   map[string]bool   // an operator has changed the outcome
 }
 
-// settle tells a guard what became of a request.
+// settle tells a guard the outcome of a request.
 func (c *caller) settle(o *Op) {
 	r, name := c.run, o.arg("key").S
 	r.mu.Lock()

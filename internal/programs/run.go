@@ -25,15 +25,15 @@ import (
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
-// A Ground is where a program runs.
+// A Ground has the servers on which a program runs.
 type Ground struct {
 	Servers []Server // as many as the world has
 	Virtual bool     // time is virtual, so that waits are exact
 
-	// The rest is for a process among others.
-	Name     string            // of the process, "" for none
-	Recorder *history.Recorder // of all its clients; nil: each has its own
-	First    int               // the numbers of calls are greater
+	// The fields below are for a process among others.
+	Name     string            // the name of the process, "" for none
+	Recorder *history.Recorder // the recorder of all its clients; nil: each has its own
+	First    int               // a number below the numbers of all calls
 }
 
 // A Server is one of a Ground: a server, or the nodes of a Cluster or a Sentinel.
@@ -41,38 +41,38 @@ type Server struct {
 	Option rueidis.ClientOption                   // how to connect, but for DialCtxFn
 	Dial   func(address string) (net.Conn, error) // opens a connection
 	Refuse func(text string)                      // answers scripts with an error, or executes them again for ""; nil: it cannot
-	Fields func(key string) (owners []string)     // that Redis shows for a lock; nil: it cannot
+	Fields func(key string) (owners []string)     // returns the owners that Redis shows for a lock; nil: it cannot
 }
 
-// A Run is what came of a program.
+// A Run is the run of a program, with its results.
 type Run struct {
 	program *Program
 	ground  Ground
 	begin   time.Time
-	ctx     context.Context // of everything; it ends after a day
+	ctx     context.Context // the context of all calls; it ends after a day
 	cancel  context.CancelFunc
 	admin   []rueidis.Client
-	closing sync.WaitGroup // closes that go on beside the lanes
+	closing sync.WaitGroup // the calls of Close that go on beside the lanes
 	face    *Face
 	shared  sharing
 
-	injector *history.Recorder // of faults
-	flushed  atomic.Bool       // Redis forgot everything
+	injector *history.Recorder // the recorder of faults
+	flushed  atomic.Bool       // Redis has forgotten everything
 	barred   atomic.Bool       // Redis refuses users now and then
 
 	members []*slot
 
 	mu         sync.Mutex // guards the fields below
 	problems   []string
-	history    []history.Event          // of all clients
-	gone       []*member                // that were closed
+	history    []history.Event          // the events of all clients
+	gone       []*member                // the clients that were closed
 	forgotten  map[string]bool          // the locks that Redis was made to forget
-	deleted    map[string]time.Duration // when it was made to last; "" for all
-	unanswered map[string]time.Duration // when a release of it was last not confirmed
-	refuses    bool                     // Redis refuses scripts, ...
-	refused    time.Duration            // ...or did until then
-	maybe      []func()                 // end faults that may still come
-	held, most int                      // levels that callers have, and the most at once
+	deleted    map[string]time.Duration // when Redis was last made to forget a lock; "" for all locks
+	unanswered map[string]time.Duration // when a release of a lock was last not confirmed
+	refuses    bool                     // Redis refuses scripts
+	refused    time.Duration            // the time until which Redis has refused scripts
+	maybe      []func()                 // functions that end faults which may still come
+	held, most int                      // the number of levels that callers have, and the most at once
 	away       int                      // the server that has lost its data, and grants nothing; 0: none
 	healed     time.Duration            // when the faults and their effects were over
 	parcels    []*parcel                // holds that were passed on
@@ -92,14 +92,14 @@ type slot = atomic.Pointer[member]
 type member struct {
 	run      *Run
 	index    int
-	name     string // in the history
+	name     string // the client's name in the history
 	setting  Client
 	clients  []*rlock.Client
 	nets     []*nets
 	recorder *history.Recorder
 	observed *observed
-	closes   atomic.Bool   // Close has been called, ...
-	closed   time.Duration // ...then
+	closes   atomic.Bool   // Close has been called
+	closed   time.Duration // the time of that call
 
 	group     *once.Group
 	guard     *idempotent.Guard
@@ -127,7 +127,7 @@ func (r *Run) number() int {
 	return r.ground.First + r.ids
 }
 
-// recorder returns that of a client, or of faults: the ground's, or one of its own.
+// recorder returns the recorder of a client, or of faults: the ground's, or a new one.
 func (r *Run) recorder(name string) *history.Recorder {
 	if r.ground.Recorder != nil {
 		return r.ground.Recorder
@@ -203,7 +203,7 @@ func (r *Run) open() error {
 	return nil
 }
 
-// close ends what clients share, when they are closed.
+// close closes the rueidis clients that the clients shared.
 func (r *Run) close() {
 	r.cancel()
 	r.shared.close()
@@ -217,7 +217,7 @@ func (r *Run) caller(lane, client int) *caller {
 	return &caller{run: r, lane: lane, slot: r.members[client], owner: rlock.NewOwner(), random: rand.New(rand.NewPCG(r.program.Seed, uint64(lane)))}
 }
 
-// sharing is the rueidis client, one for each server, that clients of the program share.
+// A sharing has the rueidis clients, one for each server, that clients of the program share.
 type sharing struct {
 	redis []rueidis.Client
 	nets  []*nets
@@ -423,8 +423,8 @@ func dialer(dial func(string) (net.Conn, error)) dialCtx {
 }
 
 // asked returns a dialCtx for clients of rueidis alone, whose connections are read only after a
-// command. A server that is full refuses a connection unasked, which ends the process of such a
-// client if its caller has left by then: see docs/peers.md.
+// command. A full server refuses a connection unasked. That ends the process of such a client if
+// its caller has left by then: see docs/peers.md.
 func asked(dial dialCtx) dialCtx {
 	return func(ctx context.Context, address string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
 		conn, err := dial(ctx, address, d, c)
@@ -453,8 +453,8 @@ func (c *askedConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// A Face counts calls by name, as "rlock.Lock.Acquire"; which pairs of options a call had; which
-// settings were set; and which values callers have seen.
+// A Face counts calls by name, as "rlock.Lock.Acquire", pairs of options of one call, settings that
+// were set, and values that callers have seen.
 type Face struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -468,14 +468,14 @@ func (f *Face) call(name string) {
 	f.mu.Unlock()
 }
 
-// error counts an error, if it is that of the name.
+// error counts an error if it is the error of that name.
 func (f *Face) error(err error, name string, is error) {
 	if errors.Is(err, is) {
 		f.call("error " + name)
 	}
 }
 
-// Pair is the name of two options that a call has both.
+// Pair returns the name under which two options of one call are counted.
 func Pair(a, b string) string {
 	if a > b {
 		a, b = b, a

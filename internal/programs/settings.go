@@ -20,7 +20,7 @@ type setting[C any] struct {
 	set  func(c C, to Choice)
 }
 
-// number returns a setting with one of these numbers.
+// number returns a setting that has one of these numbers.
 func number[C any](name string, in int, set func(C, int), of ...int) setting[C] {
 	return setting[C]{name, in, func(g *generator) Choice { return Choice{Name: name, N: some(g, of...)} }, func(c C, to Choice) { set(c, to.N) }}
 }
@@ -30,7 +30,7 @@ func duration[C any](name string, in int, set func(C, time.Duration), of ...time
 	return setting[C]{name, in, func(g *generator) Choice { return Choice{Name: name, D: some(g, of...)} }, func(c C, to Choice) { set(c, to.D) }}
 }
 
-// flag returns a setting that is on.
+// flag returns a setting that is true.
 func flag[C any](name string, in int, set func(C)) setting[C] {
 	return setting[C]{name, in, func(*generator) Choice { return Choice{Name: name, N: 1} }, func(c C, _ Choice) { set(c) }}
 }
@@ -60,7 +60,7 @@ var settings = []setting[*rlock.Config]{
 	{"Client", 0, nil, func(*rlock.Config, Choice) {}}, // the runner makes the rueidis client
 }
 
-// A groupConfig is what the groups and guards of all clients have, since all processes should have
+// A groupConfig has the options of the groups and guards of all clients: all processes should have
 // the same.
 type groupConfig struct {
 	once       once.Options
@@ -106,7 +106,7 @@ func (w *World) config(c Client) rlock.Config {
 		Prefix: w.Prefix,
 		Logger: slog.New(slog.DiscardHandler),
 	}
-	if !w.Outside { // a test of many programs has no use for a connection more
+	if !w.Outside { // a test of many programs has no use for one more connection
 		config.Advanced.TrackedKeys = -1
 	}
 	apply(settings, &config, c.Settings)

@@ -13,7 +13,8 @@ import (
 	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
-// Package redisson. Each row has names of its own, whose numbers are known in the end.
+// The rows of package redisson. Each row has names of its own, so that their numbers are known in
+// the end.
 func init() {
 	wait := func(g *generator, o *Op) {
 		o.Ctx = Choice{Name: "timeout", D: some(g, 5*ms, 300*ms, 5*time.Second)}
@@ -36,7 +37,7 @@ const (
 	ownName                         = "xown" // begins the names of synchronizers that have a model
 )
 
-// counts is the number of free permits of the semaphore: between two bounds, since calls without an
+// counts has two bounds for the number of free permits of the semaphore, since calls without an
 // answer may have counted.
 type counts struct{ least, most int }
 
@@ -61,7 +62,7 @@ func (m *member) joinRedisson() {
 	m.sync = redisson.New(m.main())
 }
 
-// counted notes that a call has added n, or may have.
+// counted notes that a call has added n, or may have added it.
 func (c *caller) counted(verb string, n int, err error, ctx context.Context) {
 	r := c.run
 	r.face.call(verb)
@@ -97,7 +98,7 @@ func (c *caller) semaphore(o *Op) {
 	case 4:
 		drained, err := s.DrainPermits(ctx)
 		if errors.Is(err, rlock.ErrUnconfirmed) {
-			drained = semaphorePermits * 2 // it may have taken as many as there were
+			drained = semaphorePermits * 2 // the call may have taken all permits
 			c.counted("redisson.Semaphore.DrainPermits", -drained, err, ctx)
 			return
 		}
@@ -296,7 +297,7 @@ func (c *caller) latch(o *Op) {
 	<-awaits
 }
 
-// judgeCounts judges the numbers in the end.
+// judgeCounts judges the numbers at the end.
 func (r *Run) judgeCounts(ctx context.Context) {
 	m := r.members[0].Load()
 	if r.flushed.Load() {
@@ -306,7 +307,7 @@ func (r *Run) judgeCounts(ctx context.Context) {
 	if err != nil || free < r.counts.least || free > r.counts.most {
 		r.problem("redisson: %d permits are free (%v), which should be %d to %d", free, err, r.counts.least, r.counts.most)
 	}
-	if p, err := m.sync.PermitSemaphore(permitsName).TryAcquire(ctx, 0, time.Minute); err == nil && p != nil { // takes back those that have ended
+	if p, err := m.sync.PermitSemaphore(permitsName).TryAcquire(ctx, 0, time.Minute); err == nil && p != nil { // takes back the permits that have ended
 		_ = p.Release(ctx)
 	}
 	if free, err = m.sync.PermitSemaphore(permitsName).AvailablePermits(ctx); err != nil || free != permitsOf {

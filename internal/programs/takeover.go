@@ -15,18 +15,18 @@ import (
 type takeover struct {
 	call  *call
 	grace time.Duration
-	over  time.Duration // when the call has returned; 0: not yet
+	over  time.Duration // when the call has returned; 0 for not yet
 	got   bool          // the call has the lock
 	heal  func()        // ends the excuse for a hold that is ended by force; nil before that may be
 	stop  func() bool
 }
 
-// forced is how long after the grace a holder is taken out that does not answer.
+// forced is the time from the end of the grace until a holder that does not answer is taken out.
 const forced = 2 * time.Second
 
-// takes notes that the call takes the lock over, if it does. A holder that does not hear of it, and
-// a lock without a holder, is taken by force once a claim has passed since the grace: Redis forgets
-// a grant then.
+// takes notes that the call takes the lock over, if it does. If the holder does not hear of it, or
+// the lock has no holder, the lock is taken by force once a claim has passed since the grace: Redis
+// forgets a grant then.
 func (k *call) takes() {
 	option, r := find(k.o.With, "WithTakeover"), k.c.run
 	if option.Name == "" || len(refused(k.lock, k.o.With)) > 0 {
@@ -92,11 +92,12 @@ func (r *Run) mayBeForced(l Lock) bool {
 	return slices.ContainsFunc(r.takeovers, func(t *takeover) bool { return t.heal != nil && slices.Contains(l.names(), t.call.lock.Name) })
 }
 
-// lingers is for how long a holder that has heard of a takeover asks no more whether it goes on.
+// lingers is the time for which a holder that has heard of a takeover does not ask whether the
+// takeover goes on.
 const lingers = 2 * time.Second
 
-// judgeTaken judges that another owner takes the lock over whose hold has ended with ErrTakenOver,
-// and that the grace was over.
+// judgeTaken judges a hold that has ended with ErrTakenOver: another owner takes the lock over, and
+// the grace was over.
 func (g *grant) judgeTaken(over time.Duration, cause error) {
 	r := g.run()
 	r.face.call("error rlock.ErrTakenOver")

@@ -26,13 +26,14 @@ const (
 	// leftoverLimit is how long something may outlive its use: the lease of a killed worker, and
 	// more.
 	leftoverLimit = 20 * time.Second
-	// longestLease is that of a lock when no client holds it: of a pass, or of a killed client.
+	// longestLease is the longest lease of a lock that no client holds: of a pass, or of a killed
+	// client.
 	longestLease = 5 * time.Second
 	// lateLoss is how late a loss may be reported, beyond the time in which the worker could not
 	// run: several goroutines report it, one after the other.
 	lateLoss = time.Second
-	// spareGoroutines is how many more goroutines a process may have at rest than after it has
-	// connected, for each node: those of the connections of its clients for commands and for
+	// spareGoroutines is the number of goroutines, for each node, that a process at rest may have
+	// beyond those after it connected: for the connections of its clients for commands and for
 	// messages.
 	spareGoroutines = 100
 )
@@ -43,17 +44,17 @@ type act struct {
 	options
 	number int
 	run    *report
-	until  time.Time // when no further round begins
+	until  time.Time // the time after which no round begins
 	first  int       // round
 	plan   plan
 	figures
 
 	dir      string // for all files of the act
-	history  string // below it: a file for each life of a worker, and that of the faults
+	history  string // below it: a file for each life of a worker, and one for the faults
 	stage    *stage.Stage
 	recorder *history.Recorder
 	reigns   []string     // of the primaries, at the last look
-	looked   history.Time // the time of that look
+	looked   history.Time // the time of the last look
 }
 
 // play runs the act. An error means that it could not begin, or could not be checked.
@@ -92,8 +93,8 @@ func (a *act) play(ctx context.Context) (err error) {
 
 func (a *act) say(format string, args ...any) { say(a.run.when, format, args...) }
 
-// perform runs the rounds. An error is that of a worker that has ended, or of servers that do not
-// come to order.
+// perform runs the rounds. It returns an error if a worker has ended, or if servers do not come to
+// order.
 func (a *act) perform(ctx context.Context) error {
 	for i := range a.processes {
 		if err := a.stage.Hire(workerCommand(a.program(i)), answerLimit, func(life int) any {
@@ -129,7 +130,7 @@ func (a *act) round(ctx context.Context, r round) error {
 	if err := a.stage.Ready(); err != nil {
 		return fmt.Errorf("the servers do not come to order after %v: %w", r, err)
 	}
-	// Commands that were sent to a stopped server may have been executed just now.
+	// Commands that were sent to a stopped server may have been executed a moment ago.
 	for _, s := range r.steps {
 		if err := s.fault.Heal(a.stage); err != nil {
 			return fmt.Errorf("%v cannot be healed again: %w", s.fault, err)
@@ -190,7 +191,7 @@ func (a *act) breakAndHeal(ctx context.Context, r round) (inOrder []func(), err 
 					broken[i] = a.inject(s)
 				}
 			}},
-			event{s.to, func() { _ = heal(i) }}) // one that another fault keeps from healing is healed at the end
+			event{s.to, func() { _ = heal(i) }}) // if another fault keeps it from healing, it is healed at the end
 	}
 	slices.SortStableFunc(events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
 	began := time.Now()
@@ -244,8 +245,8 @@ func (a *act) findFailover(planned bool) {
 	a.recorder.Happened(history.Fault{What: "a failover that the run did not cause", Forgets: true}, since, a.looked)
 }
 
-// endless looks for keys of locks that no client holds and that do not expire. Those of killed
-// workers do.
+// endless looks for keys of locks that no client holds and that do not expire. The keys of killed
+// workers do expire.
 func (a *act) endless(r round) error {
 	keys, err := a.stage.Keys()
 	for deadline := time.Now().Add(healLimit); err != nil && time.Now().Before(deadline); {
@@ -253,7 +254,7 @@ func (a *act) endless(r round) error {
 	}
 	for key, left := range keys {
 		if programs.Stays(key) || stage.IsQueue(key, left) {
-			continue // no token is given twice: its counter stays
+			continue // the counter of tokens stays, so that no token is given twice
 		}
 		if left < 0 || programs.OfLock(key) && left > max(a.lease, longestLease).Milliseconds() {
 			a.violate("round %d: after %v: %s ends in %d ms, and has no holder", r.number, r, key, left)
@@ -297,7 +298,7 @@ func (a *act) close() error {
 		}
 	}
 	if err == nil {
-		a.nothingLeft("subscriptions", a.stage.Subscriptions) // of a client that lives some stay for a minute: see package pubsub
+		a.nothingLeft("subscriptions", a.stage.Subscriptions) // some subscriptions of a living client stay for a minute: see package pubsub
 		a.findFailover(false)
 	}
 	return err

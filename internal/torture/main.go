@@ -4,7 +4,7 @@
 //
 //	go run ./internal/torture                         two minutes, a random seed
 //	go run ./internal/torture -duration 30m -seed 7   that seed's faults, in their order
-//	go run ./internal/torture -names 2000             so many names, and goroutines, in every second process
+//	go run ./internal/torture -names 2000             2000 names, and goroutines, in every second process
 //	go run ./internal/torture -beside ../torture      the second half of the processes run that program, of another commit
 //
 // It starts its own servers and processes (package stage), shows progress, and prints a report. It
@@ -58,7 +58,7 @@ type options struct {
 	topologies []stage.Topology
 	kinds      []string // all, if empty
 	processes  int
-	wideNames  int // of a wide process, besides
+	wideNames  int // the number of names that a wide process wants besides
 	lease      time.Duration
 	beside     string // the program that the second half of the processes run, "" for this one
 	out        string
@@ -96,7 +96,7 @@ func parse(args []string) (o options, err error) {
 	return o, nil
 }
 
-// some defines a flag for some of the names.
+// some defines a flag whose value is some of the names.
 func some[T ~string](flags *flag.FlagSet, name string, of []T, to *[]T) {
 	flags.Func(name, fmt.Sprint("comma-separated; default: all of ", of), func(text string) error {
 		for one := range strings.SplitSeq(text, ",") {
@@ -170,7 +170,7 @@ func run(ctx context.Context, o options) (violations int, err error) {
 	for length > longestAct {
 		length /= 2
 	}
-	rounds := make(map[stage.Topology]int) // rounds that it has had
+	rounds := make(map[stage.Topology]int) // the number of rounds of each topology so far
 	for n := 0; ctx.Err() == nil && (n < len(o.topologies) || time.Since(began) < o.duration-length/2); n++ {
 		topology := o.topologies[n%len(o.topologies)]
 		a := &act{

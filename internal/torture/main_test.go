@@ -21,8 +21,7 @@ func TestMain(m *testing.M) {
 	redistest.Main(m)
 }
 
-// The second half of the processes run another program: a copy of this one, which has nothing else
-// in common with it.
+// The second half of the processes run another program: a copy of this program.
 func TestAShortRunFindsNothingAndLeavesNothingUnlessAProgramIsMissing(t *testing.T) {
 	redistest.Standalone(t) // or skip
 	self, err := os.Executable()

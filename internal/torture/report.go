@@ -23,7 +23,7 @@ type report struct {
 
 	// Of all acts, by the kind of fault.
 	faults  map[string]count
-	excused map[string][]time.Duration // for how long both believed in each overlap that a fault explains
+	excused map[string][]time.Duration // how long both holders believed, for each overlap that a fault explains
 }
 
 // figures are those of one act.
@@ -31,8 +31,8 @@ type figures struct {
 	topology stage.Topology
 	took     time.Duration
 	rounds   int
-	deaths   int // of workers, on purpose
-	most     int // levels that one worker held at once
+	deaths   int // the number of workers that were killed on purpose
+	most     int // the most levels that a worker held at once
 	checked  checker.Report
 
 	violations  []string
@@ -99,7 +99,7 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// columns are those of the table, which has a row for each act.
+// columns has the columns of the table, which has a row for each act.
 var columns = []struct {
 	what   string
 	figure func(*figures) any

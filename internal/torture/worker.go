@@ -35,7 +35,7 @@ import (
 type worker struct {
 	job
 	recorder *history.Recorder
-	before   goleak.Option // the goroutines that are not the worker's
+	before   goleak.Option // ignores the goroutines that are not the worker's
 	ctx      context.Context
 	crew     sync.WaitGroup
 
@@ -47,15 +47,15 @@ type worker struct {
 // A job is the work of one life of a worker.
 type job struct {
 	Addresses []stage.Address
-	Seed      uint64 // of the world, which all workers share
+	Seed      uint64 // the seed of the world, which all workers share
 	Worker    int    // its number, from 0
 	Life      int    // how often it was killed before
-	Names     int    // of locks that it wants beside those of all: each has a goroutine
+	Names     int    // the number of locks that it wants beside the common ones: each has a goroutine
 	Lease     time.Duration
 	History   string // the file to write
 }
 
-// idle is the answer to that word.
+// An idle is the answer to the word idle.
 type idle struct{ Goroutines, AtFirst int }
 
 // name returns the name of the process in the history.
@@ -72,8 +72,8 @@ const (
 	linger = 40 * time.Second
 )
 
-// workerCommand returns what makes the command of a worker: that program, which calls asWorker, or
-// this one for "".
+// workerCommand returns a function that makes the command of a worker: that program, which calls
+// asWorker, or this one for "".
 func workerCommand(program string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) {
 		cmd, err := redistest.Self(role)
@@ -173,7 +173,7 @@ func (w *worker) there() bool {
 	}
 }
 
-// end ends the worker, which rests, and looks for leftovers.
+// end ends the worker, which is at rest, and looks for leftovers.
 func (w *worker) end(there bool) (problems []string) {
 	if there {
 		problems = w.process.End()

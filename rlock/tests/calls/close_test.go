@@ -98,7 +98,7 @@ func TestEachCloseReturnsTheResultOfTheFirst(t *testing.T) {
 	})
 }
 
-// A stuckHandler is a Logger that waits for something else.
+// A stuckHandler is a Logger that blocks until waits returns.
 type stuckHandler struct {
 	slog.Handler
 	waits func()
@@ -108,9 +108,8 @@ func (h stuckHandler) Enabled(context.Context, slog.Level) bool { h.waits(); ret
 
 func (h stuckHandler) Handle(context.Context, slog.Record) error { h.waits(); return nil }
 
-// Code of the user may wait for something else. Other locks are held and taken meanwhile, and Close
-// waits for the Observer and for the Logger for a second each. The hooks of Close are called all the
-// same.
+// A hook or a Logger may block. Meanwhile other locks are held and taken. Close waits for the
+// Observer and for the Logger for a second each, and calls its own hooks all the same.
 func TestCloseWaitsForNoCodeOfTheUserForLong(t *testing.T) {
 	testbed.EachBubble(t, map[string]func(c *rlock.Config, waits func()){
 		"Released": func(c *rlock.Config, waits func()) {
@@ -270,8 +269,8 @@ func TestASharedClientKeepsItsNameAndStaysOpen(t *testing.T) {
 	assert.Zero(t, left)
 }
 
-// A constructor that returns no error panics if its client is nil. What it makes would panic later,
-// at its first use.
+// A constructor that returns no error panics if its client is nil: otherwise its lock would panic
+// later, at the first use.
 func TestANilClientIsAPanicOfEachConstructor(t *testing.T) {
 	for what, construct := range map[string]func(){
 		"inspect.Of":     func() { inspect.Of(nil) },

@@ -65,8 +65,8 @@ func withContext(t *testing.T, name, dir string) (names []string) {
 	return names
 }
 
-// callsWithContext returns a call of each exported name that takes a context. It prepares what they
-// need while Redis answers.
+// callsWithContext returns a call of each exported name that takes a context. It prepares the calls
+// while Redis answers.
 func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[string]func(ctx context.Context) error {
 	here := p.Client
 	taken := func(name string, options ...rlock.AcquireOption) *rlock.Hold {
@@ -198,8 +198,8 @@ func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[str
 
 func second[T any](_ T, err error) error { return err }
 
-// Each exported name that takes a context returns when it ends, or before: while Redis is silent,
-// at once and when the connections are given up, and while it cannot be reached.
+// Each exported function that takes a context returns when the context ends, or before: while Redis
+// is silent, at once and when the connections are given up, and while Redis cannot be reached.
 func TestEachCallReturnsWhenItsContextEnds(t *testing.T) {
 	for fault, begin := range map[string]func(net *network.Network){
 		"silence":                func(net *network.Network) { net.Rule(network.Silence) },

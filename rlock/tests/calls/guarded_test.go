@@ -96,8 +96,8 @@ func TestAGuardedWriteOfALostHoldWritesNothingAndTellsTheLoss(t *testing.T) {
 	})
 }
 
-// What a script returns or raises is no answer of the guard, and no answer by which a server says
-// that it was not executed. An error leaves the hold.
+// The result or the error of a script is taken neither for an answer of the guard, nor for a
+// server's answer that the script was not executed. After an error the hold goes on.
 func TestAScriptIsExecutedOnceWhateverErrorItReturns(t *testing.T) {
 	eachGuarding(t, func(t *testing.T, s *testbed.Site, l *rlock.Lock, stock string) {
 		hold := testbed.Take(t, s.Ctx, l)
@@ -127,7 +127,8 @@ func TestAScriptIsExecutedOnceWhateverErrorItReturns(t *testing.T) {
 	})
 }
 
-// It names the keys of its commands, on one server and in a Cluster, and may not have those of locks.
+// A guarded write names the keys of its commands, on one server and in a Cluster, and none of them
+// may be a key of a lock.
 func TestTheKeysOfAGuardedWrite(t *testing.T) {
 	redistest.Over(t, testbed.OneOrMany, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)

@@ -43,7 +43,7 @@ func TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked(t *testing.T) {
 			assert.False(t, there.IsHeld(s.Ctx), "the same goroutine by another client")
 			assert.ErrorIs(t, there.Unlock(s.Ctx), rlock.ErrNotHeld)
 		}
-		for _, lease := range []time.Duration{time.Hour, 0} { // which does not leak into the next lock
+		for _, lease := range []time.Duration{time.Hour, 0} { // a lease does not leak into the next lock
 			least, most := time.Millisecond, 30*time.Second
 			if lease > 0 {
 				least, most = lease-testbed.Hang, lease
@@ -203,7 +203,7 @@ func TestNoCallIsRefusedByARedisThatDoesNotAnswer(t *testing.T) {
 				lock := p.NewLock(fmt.Sprint(testbed.Key, name, wait))
 				require.NoError(t, lock.Do(w.Ctx, testbed.Nothing))
 				fails(p)
-				var all []<-chan error // of one process, which come while the command of another is in flight
+				var all []<-chan error // attempts of one process that begin while the command of another is in flight
 				for range 20 {
 					all = append(all, testbed.Start(func() error { return testbed.ErrorOf(lock.Acquire(w.Ctx, rlock.WithWait(wait))) }))
 				}

@@ -140,8 +140,8 @@ func value(shape uint8, text string, number int64) string {
 
 func isNull(shape uint8) bool { return int(shape)%19 < 2 }
 
-// One reply has the wrong shape or a wrong value. Only a null in place of "held by another"
-// is believed, and only until the next mirror.
+// One reply at a time has the wrong shape or a wrong value. Only a null in place of "held by
+// another" is believed, and only until the next mirror.
 func FuzzReply(f *testing.F) {
 	for shape := range uint8(19) {
 		f.Add(shape, "WRONGTYPE", int64(0), shape%8, shape%2 == 0)

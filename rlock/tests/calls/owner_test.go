@@ -140,7 +140,8 @@ func TestAContextWithAHoldEndsWithTheLossAndWithTheRequest(t *testing.T) {
 	})
 }
 
-// Of all that resume one wins, also on a real server, and beside the passer's renewals.
+// Of all clients that resume a lock one succeeds, on a real server as well, and beside renewals of
+// the client that passed it on.
 func TestOneClientWinsTheRaceForAPass(t *testing.T) {
 	redistest.Over(t, []redistest.Kind{redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
 		site := testbed.At(t, s)

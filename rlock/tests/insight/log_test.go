@@ -63,8 +63,8 @@ func TestAHoldThatIsDroppedIsLoggedOnce(t *testing.T) {
 
 type requestKey struct{}
 
-// A value of the caller's context may refer to the hold, as that of a request does which keeps it
-// in a field: that is no reason to keep it in memory once it has ended, in whichever way.
+// A value of the caller's context may refer to the hold, as a request does that keeps the hold in a
+// field. Such a value does not keep the hold in memory once it has ended, in whichever way.
 func TestAHoldThatHasEndedIsCollectedThoughItsContextRefersToIt(t *testing.T) {
 	for what, end := range map[string]func(*rlock.Hold, context.Context) error{
 		"Release": (*rlock.Hold).Release,

@@ -18,7 +18,7 @@ func withObserver(o *rlock.Observer) func(*rlock.Config) {
 	return func(c *rlock.Config) { c.Observer = o }
 }
 
-// Those of a batch may fail, for one lock or for all.
+// The renewals of a batch may fail for one lock, or for all.
 func TestAnObserverIsToldOfEachBatchOfRenewals(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		batches := make(chan rlock.RenewedInfo, 100)

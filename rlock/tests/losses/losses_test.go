@@ -1,5 +1,5 @@
 // Package losses_test is about how long a hold is valid, how it is renewed, and that its loss is
-// told in time and remembered.
+// reported in time and remembered.
 package losses_test
 
 import (

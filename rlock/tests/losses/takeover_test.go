@@ -17,8 +17,8 @@ import (
 )
 
 // The lock of a holder that works on is taken over after the grace, or by the call that an operator
-// lets through, on every sort of server and for each kind, in front of one that waits. Its context ends
-// before the call returns.
+// lets through, on every sort of server and for each kind, before a call that waits already. The
+// holder's context ends before the call returns.
 func TestALockIsTakenOver(t *testing.T) {
 	redistest.Over(t, testbed.EveryServer, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
@@ -85,7 +85,7 @@ func TestALockOfRedissonIsTakenOverByForce(t *testing.T) {
 	})
 }
 
-// awaitWaiters returns what is shown of the lock once so many wait.
+// awaitWaiters waits until n callers wait for the lock, and returns its state.
 func awaitWaiters(t *testing.T, ctx context.Context, i inspect.Inspector, n int) (shown inspect.Lock) {
 	t.Helper()
 	require.Eventually(t, func() (ok bool) {
@@ -96,7 +96,7 @@ func awaitWaiters(t *testing.T, ctx context.Context, i inspect.Inspector, n int)
 	return shown
 }
 
-// What an operator cannot let through is refused, and changes nothing.
+// A request to let a caller through that cannot be met is refused, and changes nothing.
 func TestWhoCannotBeLetThrough(t *testing.T) {
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
@@ -131,7 +131,7 @@ func TestWhoCannotBeLetThrough(t *testing.T) {
 		ctx, queues := testbed.Queueing(s.Ctx)
 		next := testbed.Start(func() error { return testbed.ErrorOf(there.NewReadWriteLock(testbed.Key).Write().Acquire(ctx)) })
 		<-queues
-		leave(1) // the next caller of its client has its place
+		leave(1) // the next caller of that client has the place
 		require.ErrorContains(t, operator.LetThrough(s.Ctx, shown, shown.Queue[0], 0), "does not wait any more")
 		require.NoError(t, hold.Context().Err())
 		require.NoError(t, hold.Release(s.Ctx))

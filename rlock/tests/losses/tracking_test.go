@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unrenewed has a lease that is so long that no renewal finds a loss during a test.
+// unrenewed sets a lease so long that no renewal finds a loss during a test.
 func unrenewed(c *rlock.Config) { c.Lease = 24 * time.Hour }
 
 // awaitTracked returns when the servers track n keys.
@@ -39,13 +39,13 @@ func awaitTracked(s *testbed.Site, n int) {
 	}, testbed.Hang, time.Millisecond)
 }
 
-// awaitTracking returns when the client has so many keys tracked.
+// awaitTracking returns when the client has n keys tracked.
 func awaitTracking(s *testbed.Site, client *rlock.Client, n int64) {
 	s.T.Helper()
 	require.Eventually(s.T, func() bool { return inspect.Of(client).Stats().Tracked == n }, testbed.Hang, time.Millisecond)
 }
 
-// awaitDepth returns when Redis shows so many levels of the lock named Key.
+// awaitDepth returns when Redis shows that depth of the lock named Key.
 func awaitDepth(s *testbed.Site, depth string) {
 	s.T.Helper()
 	require.Eventually(s.T, func() bool {
@@ -93,15 +93,15 @@ func TestALossIsToldWithoutARenewal(t *testing.T) {
 // trackAfter is how long a hold lasts before its key is tracked.
 const trackAfter = 50 * time.Millisecond
 
-// elapse returns when so much time has passed, and the client has noticed it: a lock with a lease
-// of that time was lost.
+// elapse returns when that time has passed, and the client has noticed: a lock with a lease of that
+// time was lost.
 func elapse(s *testbed.Site, client *rlock.Client, d time.Duration) {
 	s.T.Helper()
 	hold := testbed.Take(s.T, s.Ctx, client.NewLock(testbed.Key+":for a while"), rlock.WithLease(d))
 	testbed.RequireLoss(s.T, s.Ctx, hold)
 }
 
-// byDefault undoes that the clients of a world do not track.
+// byDefault lets clients of a world track keys, as clients do by default.
 func byDefault(c *rlock.Config) { c.Advanced.TrackedKeys = 0 }
 
 // A server that refuses tracking is asked once for each connection, and locks work without. The
@@ -131,8 +131,8 @@ func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 	})
 }
 
-// What a server refuses costs no lock, and the next mirror finds the loss. Here a nested lock
-// causes the mirrors.
+// A refusal of tracking costs no lock, and the next mirror finds a loss. Here a nested lock causes
+// the mirrors.
 func TestWhereKeysCannotBeTrackedNothingIsLost(t *testing.T) {
 	t.Parallel()
 	redistest.NeedMajor(t, 7)
@@ -176,7 +176,7 @@ func TestWhereKeysCannotBeTrackedNothingIsLost(t *testing.T) {
 	}
 }
 
-// saying changes what the server says of itself and of a connection.
+// saying changes the server's answers about itself and about a connection.
 func saying(s *testbed.Site, config rlock.Config, hello string) rlock.Config {
 	wire, err := network.Listen(s.Addr())
 	require.NoError(s.T, err)

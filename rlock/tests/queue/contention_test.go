@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What a contended lock costs by its protocol alone. In virtual time the processor costs
-// nothing and the network always takes as long, so that the figures are those of the
-// protocol, on any machine:
+// These tests measure what a contended lock costs by its protocol alone. In virtual time the
+// processor costs nothing and the delay of the network is constant, so the figures are the
+// protocol's, on any machine:
 //
 //	go test -v -run InVirtualTime ./rlock/tests/queue
 
-// A contention is processes whose goroutines want one lock again and again.
+// A contention describes processes whose goroutines want one lock again and again.
 type contention struct {
 	processes, goroutines int
 	section, roundTrip    time.Duration
@@ -36,8 +36,8 @@ func (c contention) String() string {
 
 func (c contention) waiters() int { return c.processes * c.goroutines }
 
-// rest is the pause of a goroutine after a turn. The pauses of each are spread evenly up to
-// eight sections, or 8 ms, and not random.
+// rest is the pause of a goroutine after a turn. The pauses of a goroutine are spread evenly up to
+// eight sections, or 8 ms, and are not random.
 func (c contention) rest(goroutine, turn int) time.Duration {
 	if !c.pauses {
 		return 0
@@ -46,10 +46,10 @@ func (c contention) rest(goroutine, turn int) time.Duration {
 	return time.Duration(part * 8 * float64(max(c.section, time.Millisecond)))
 }
 
-// A tally is what a contention has come to. The lock protects it until all are done.
+// A tally has the results of a contention. The lock protects it until all goroutines are done.
 type tally struct {
 	contention
-	warm, left int // the sections before those that are counted, and of these
+	warm, left int // the sections before the counted ones, and the counted ones that are left
 	sections   []int
 	waits      []time.Duration
 	handovers  []time.Duration // from the call of Unlock in one process to the return of Lock in another that waited
@@ -91,23 +91,22 @@ func (y *tally) leave(process int) (over bool) {
 
 func (y *tally) total() int { return len(y.waits) }
 
-// rate is in sections a second: infinite if no time has passed.
+// rate returns the sections a second: infinite if no time has passed.
 func (y *tally) rate() float64 { return float64(y.total()) / y.took.Seconds() }
 
-// share is that of the process that had the fewest sections in those of the one that had
-// the most.
+// share returns the fewest sections of a process, divided by the most of a process.
 func (y *tally) share() float64 {
 	return float64(slices.Min(y.sections)) / float64(slices.Max(y.sections))
 }
 
 func (y *tally) scriptsEach() float64 { return float64(y.sent) / float64(y.total()) }
 
-// rounds is a wait in rounds: as many mean sections as there are waiters.
+// rounds converts a wait to rounds: a round is as many mean sections as there are waiters.
 func (y *tally) rounds(wait time.Duration) float64 {
 	return wait.Seconds() * y.rate() / float64(y.waiters())
 }
 
-// percentile sorts all.
+// percentile sorts all, and returns one of them.
 func percentile(all []time.Duration, percent int) time.Duration {
 	if len(all) == 0 {
 		return 0
@@ -116,9 +115,9 @@ func percentile(all []time.Duration, percent int) time.Duration {
 	return all[(len(all)-1)*percent/100]
 }
 
-// hold runs the contention until each goroutine has had a lock of that kind so often, on
-// average, and long enough for one section more or less to make no difference. The first
-// sections are not counted: in them connections are opened and channels subscribed to.
+// hold runs the contention until each goroutine has had the lock rounds times, on average, and long
+// enough for one section more or less to make no difference. The first sections are not counted: in
+// them connections are opened and channels subscribed to.
 func (c contention) hold(t *testing.T, of func(*rlock.Client) *rlock.Lock, rounds int) *tally {
 	t.Helper()
 	y := &tally{contention: c, warm: max(3*c.waiters(), 20), left: max(rounds*c.waiters(), 40), sections: make([]int, c.processes), last: -1}
@@ -155,8 +154,7 @@ func (c contention) hold(t *testing.T, of func(*rlock.Client) *rlock.Lock, round
 	return y
 }
 
-// holdsItsTargets asserts what the protocol is to reach in a contention for a lock of that
-// kind.
+// holdsItsTargets asserts the targets of the protocol.
 func (y *tally) holdsItsTargets(t *testing.T, strict bool) {
 	t.Helper()
 	assert.LessOrEqual(t, y.scriptsEach(), 2.2, "%v: scripts a section", y)

@@ -15,10 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Callers that are told where they stand. The stories of progress.txt have what one caller is told,
-// and functions that block, panic or end their goroutine; those of waits.txt queues that refuse.
+// Callers are told where they stand. The stories of progress.txt have what one caller is told, and
+// functions that block, panic or end their goroutine; the stories of waits.txt have queues that
+// refuse.
 
-// waitersOf are the locks for which all callers wait that have to.
+// waitersOf are the kinds whose callers never join a holder: read locks are left out.
 var waitersOf = testbed.LocksOf("plain", "fenced", "fair", "write", "semaphore")
 
 // However tickets come and go, and whatever is in flight, a caller that knows its place is told
@@ -64,7 +65,7 @@ func TestACallerInACrowdIsToldWithinTwoSecondsAgain(t *testing.T) {
 }
 
 // Callers that come at once are told places without gaps, in whatever order their tickets have come
-// to Redis, whether they share one or have a bound, and so one each.
+// to Redis, whether the callers share a ticket or have a bound, and so a ticket each.
 func TestCallersThatComeAtOnceHaveEachPlaceOnce(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		testbed.EachBubble(t, waitersOf, func(t *testing.T, w *testbed.World, of func(*rlock.Client) *rlock.Lock) {

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testbed.Main(m) }
 
-// A lateContext has ended, and those that wait for that have not heard it yet.
+// A lateContext has ended, and the goroutines that wait for its end have not been woken yet.
 type lateContext struct {
 	context.Context
 	ended atomic.Bool
@@ -34,8 +34,8 @@ func (c *lateContext) Err() error {
 	return c.Context.Err()
 }
 
-// A waiter whose context ends does not get the lock, though it was granted before the waiter has
-// looked.
+// A waiter whose context ends does not get the lock, even if the grant came before the waiter was
+// woken.
 func TestAWaiterWhoseContextHasEndedIsNeverAHolder(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		here, there := w.NewClient(), w.NewClient()
@@ -62,8 +62,8 @@ func TestAWaiterWhoseContextHasEndedIsNeverAHolder(t *testing.T) {
 	})
 }
 
-// Clients that are not ours: guests, which only poll and cannot be counted, and subscribers.
-// Package internal/redisson has the real ones.
+// Foreign clients are guests, which only poll and cannot be counted, and subscribers. Package
+// internal/redisson has the real Redisson.
 
 func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 	testbed.ManyCommands(t)
@@ -101,8 +101,7 @@ func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 	}
 }
 
-// The parts that a subscriber has of the sections, beside clients with so many callers each that
-// always want the lock.
+// A subscriber has its share of the sections beside clients whose callers always want the lock.
 func TestASubscriberHasItsShare(t *testing.T) {
 	redistest.Slow(t)
 	testbed.ManyCommands(t)
@@ -135,8 +134,8 @@ func TestASubscriberHasItsShare(t *testing.T) {
 	})
 }
 
-// lateEvery51 is longer than the head waits for those that it lets pass, once in 51 times; else it
-// comes behind the head, if that lets no other pass.
+// lateEvery51 returns a lateness of 3 ms once in 51 times, for which the head of the queue does not
+// wait when it lets others pass; else of 1 ms, which is late only if the head lets no other pass.
 func lateEvery51() func() time.Duration {
 	turn := 0
 	return func() time.Duration {
@@ -195,8 +194,8 @@ func TestAWindowThatCannotBeReadIsNone(t *testing.T) {
 }
 
 // The calls of a large tenant, of two processes, are half of the grants while a small one has calls
-// in the queue, and a third tenant with one call waits for one turn of the small and two of the large
-// one. Without lines the first fifty are those of the large one.
+// in the queue, and a third tenant with one call waits for one turn of the small and two of the
+// large one. Without lines the first fifty grants are the large tenant's.
 func TestEachLineHasItsTurn(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		here, there := w.NewClient(), w.NewClient()

@@ -183,8 +183,8 @@ func TestAReleaseThatCannotBePublishedIsNotRetried(t *testing.T) {
 	s.Number("DEL", testbed.Queue)
 }
 
-// A user without the right to Redisson's fair queue: a mirror that counts those that wait names its
-// key, and may come before any step that does.
+// The user lacks the right to Redisson's fair queue: a mirror that counts waiters names the key of
+// that queue, and may come before any step that names it.
 func TestAHandOffIsShownWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		refuseFairQueue(w)
@@ -204,7 +204,7 @@ func TestAHandOffIsShownWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 	})
 }
 
-// The same of a call whose first command with that key is a join behind a condition.
+// The same for a call whose first command with that key is a join behind a condition.
 func TestAConditionWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		held := testbed.Take(t, w.Ctx, w.NewClient().NewLock(testbed.Key))

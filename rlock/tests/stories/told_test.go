@@ -30,7 +30,7 @@ var sentinels = []error{rlock.ErrClosed, rlock.ErrFenced, rlock.ErrHeldTooLong, 
 	rlock.ErrInvalidLease, rlock.ErrInvalidConfig, rlock.ErrPermits, rlock.ErrWrongType, rlock.ErrNoToken, rlock.ErrNotReplicated, rlock.ErrNoPermission,
 	rlock.ErrUnsupported, errors.ErrUnsupported, context.Canceled, context.DeadlineExceeded}
 
-// said names the errors that an error is, or returns its text.
+// said names the sentinels that err is, or returns its text.
 func said(w words, err error) string {
 	if err == nil {
 		return "ok"
@@ -49,7 +49,7 @@ func said(w words, err error) string {
 	return strings.Join(names, ", ")
 }
 
-// fields returns the fields that are not zero, of those whose name matches.
+// fields returns the fields whose names match and that are not zero.
 func (s *story) fields(of any, match string) string {
 	var text []string
 	v := reflect.ValueOf(of)
@@ -80,7 +80,7 @@ var (
 	nameless  = regexp.MustCompile(`(<\w+>:)[1-9]\d*|\b\d{7,}\b`) // the owner of a hold or of Do
 )
 
-// named puts names in place of what is another one each time.
+// named puts names in place of text that differs from run to run: ids, goroutines, times.
 func (s *story) named(text string) string {
 	for name, p := range s.peers {
 		for _, c := range p.Clients {
