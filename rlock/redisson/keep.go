@@ -64,25 +64,6 @@ func (k *keeping) schedule(p *Permit) {
 	}
 }
 
-// retry schedules the permit soon after a failure, or at the end of its validity.
-func (k *keeping) retry(p *Permit) {
-	p.mu.Lock()
-	at := time.Now().Add(p.term.lease / 10)
-	if p.until.Before(at) {
-		at = p.until
-	}
-	over := p.over || p.term.kind != kept
-	p.mu.Unlock()
-	if over {
-		k.schedule(p)
-		return
-	}
-	k.keeper.Schedule(p, at)
-	if p.isOver() {
-		k.keeper.Stop(p)
-	}
-}
-
 // find returns the permit of this client with that id, or nil.
 func (k *keeping) find(key, raw string) *Permit {
 	k.mu.Lock()
@@ -165,10 +146,10 @@ func (p *Permit) renewal() time.Time {
 }
 
 // Due ends a permit whose validity is over. For any other permit it reports whether the permit is
-// to be renewed now.
+// to be renewed now; if the renewal fails, the next one follows soon.
 func (p *Permit) Due(now time.Time) (send bool) {
 	p.mu.Lock()
-	over, ends, until, renewal, renews := p.over, p.ends(), p.until, p.renewal(), p.term.kind == kept
+	over, ends, until, renewal, again := p.over, p.ends(), p.until, p.renewal(), now.Add(p.term.lease/10)
 	p.mu.Unlock()
 	k := &p.of.client.keeping
 	switch {
@@ -181,12 +162,15 @@ func (p *Permit) Due(now time.Time) (send bool) {
 		k.schedule(p)
 		return false
 	}
-	k.keeper.Schedule(p, until)
+	if again.After(until) {
+		again = until
+	}
+	k.keeper.Schedule(p, again)
 	if p.isOver() {
 		k.keeper.Stop(p)
 		return false
 	}
-	return renews
+	return true
 }
 
 // renew implements [lease.Sender]. It sends one command for all permits of a semaphore.
@@ -210,12 +194,11 @@ func (c *Client) renew(_ context.Context, _ uint32, batch []lease.Renewable) (re
 			ids[i] = p.raw
 		}
 		sent := time.Now()
-		held, f, err := permits[0].of.update(context.Background(), true, longer+milliseconds(c.shared.Config.Lease), ids...)
+		held, f, _ := permits[0].of.update(context.Background(), true, longer+milliseconds(c.shared.Config.Lease), ids...)
 		reached = reached || f != unknown && f != notNow
 		for i, p := range permits {
 			switch {
-			case err != nil || len(held) != len(permits):
-				c.keeping.retry(p.Permit)
+			case len(held) != len(permits): // it has failed: see Due
 			case held[i]:
 				p.renewed(sent, p.after)
 			default:

@@ -132,12 +132,16 @@ func TestAPermitFollowsItsClient(t *testing.T) {
 		require.False(p, must(p.here.Release(p.Ctx, one.ID())), "it has no permit any more")
 		assert.Zero(p, p.ends(one, rlock.ErrNotHeld))
 		require.ErrorIs(p, one.Release(p.Ctx), rlock.ErrNotHeld)
+		sent := p.client.Stats().Commands
 		require.ErrorIs(p, one.Extend(p.Ctx, time.Minute), rlock.ErrNotHeld)
+		assert.Equal(p, sent, p.client.Stats().Commands, "Redis need not be asked")
 		p.free(2)
 
 		two, three := p.take(0), p.take(time.Hour)
 		require.True(p, must(p.here.Delete(p.Ctx)))
 		assert.Zero(p, p.ends(two, rlock.ErrLost)+p.ends(three, rlock.ErrLost))
+		_ = must(p.ZAdd("{p}:timeout", float64(time.Now().Add(time.Hour).UnixMilli()), string(must(hex.DecodeString(two.ID())))))
+		assert.True(p, must(p.here.UpdateLease(p.Ctx, two.ID(), 0)), "Redis is asked about a permit that has ended here")
 	})
 }
 
@@ -201,6 +205,21 @@ func TestAServerIsSilentAboutAPermit(t *testing.T) {
 		p.free(1)
 		assert.Less(p, time.Since(began), time.Minute)
 		assert.LessOrEqual(p, p.ends(two, rlock.ErrLost)+p.ends(three, rlock.ErrLost), time.Minute)
+	})
+}
+
+// A renewal that fails is repeated soon.
+func TestAPermitOutlastsAServerThatRefuses(t *testing.T) {
+	withPermits(t, 2, func(p *permits) {
+		for _, refusal := range []string{"LOADING Redis is loading the dataset in memory", "NOPERM no permission"} {
+			one := p.take(0)
+			time.Sleep(9 * time.Second)
+			p.AnswerScripts(refusal)
+			time.Sleep(5 * time.Second)
+			p.AnswerScripts("")
+			time.Sleep(time.Minute)
+			require.NoError(p, one.Err(), refusal)
+		}
 	})
 }
 

@@ -227,7 +227,7 @@ func (s *PermitSemaphore) updateOne(ctx context.Context, raw string, lease time.
 // longer is a prefix of a lease: the script lengthens leases only.
 const longer = "+"
 
-// update gives permits a lease, and returns which of them are held.
+// update gives permits a lease, and returns which of them are held; nil after an error.
 func (s *PermitSemaphore) update(ctx context.Context, first bool, lease string, ids ...string) (held []bool, f fate, err error) {
 	reply, f, err := s.sendKeys(ctx, first, permitsUpdate, append([]string{lease}, ids...)...)
 	if err != nil {
