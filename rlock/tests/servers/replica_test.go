@@ -69,6 +69,7 @@ func TestNoCallBelievesAReplica(t *testing.T) {
 			"PermitSemaphore.AvailablePermits": fails(permits.AvailablePermits),
 			"PermitSemaphore.Permits":          fails(permits.Permits),
 			"PermitSemaphore.AcquiredPermits":  fails(permits.AcquiredPermits),
+			"PermitSemaphore.Lease":            fails(func(ctx context.Context) (time.Duration, error) { return permits.Lease(ctx, "0a") }),
 			"redisson.Names":                   fails(func(ctx context.Context) ([]string, error) { return shared.Names(ctx, "") }),
 			"redisson.Inspect":                 fails(func(ctx context.Context) (redisson.State, error) { return shared.Inspect(ctx, "free") }),
 		}
