@@ -121,11 +121,15 @@ func TestAMultiLockBeginsAnewWhenAPartIsLostWhileItWaits(t *testing.T) {
 		other := b.occupy()
 		l := NewMulti(all(a, b))
 		var h *Hold
-		result := begin(func() (err error) { h, err = take(l, forever); return err })
+		result := begin(func() (err error) {
+			h, err = take(l, Options{Lease: time.Minute, Wait: contract.Forever})
+			return err
+		})
 		pending(t, result)
 		f.told()
 		a.the().lose(errGone)
 		pending(t, result)
+		assert.Zero(t, a.the().lease, "the watchdog keeps it")
 		assert.Equal(t, []string{"loses a", "asks a", "grants a", "asks b"}, f.told())
 		require.NoError(t, other.Release(t.Context()))
 		require.NoError(t, <-result)
@@ -169,10 +173,14 @@ func TestTheLossOfAPartEndsTheHoldAtOnce(t *testing.T) {
 		require.ErrorIs(t, l.Unlock(t.Context(), o), contract.ErrLost)
 		require.ErrorIs(t, l.Unlock(t.Context(), o), contract.ErrNotHeld)
 
-		part, err := a.Acquire(t.Context(), o, Options{})
+		_, err = a.Acquire(t.Context(), o, Options{})
 		require.NoError(t, err)
 		assert.Zero(t, l.Depth(o), "a part by itself is no level of the whole")
-		require.NoError(t, part.Release(t.Context()))
+		for _, was := range []bool{true, false} {
+			freed, err := l.ForceUnlock(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, was, freed)
+		}
 	})
 }
 
@@ -340,14 +348,27 @@ func TestALevelThatIsBeingAcquiredTakesThePlaceOfTheFirst(t *testing.T) {
 // A nested level that is lost while the first level seems lost is reported when the first is
 // released after all, and not if that is lost as well.
 func TestALevelThatIsLostWhileTheFirstSeemsLostIsReported(t *testing.T) {
+	released := func(first *Hold, _, nested *fakePart) {
+		nested.lose(errGone)
+		require.NoError(t, first.Release(context.Background()))
+	}
 	for _, row := range []struct {
-		name            string
-		released, guest bool
-		told            []string
+		name  string
+		guest bool
+		ends  func(first *Hold, part, nested *fakePart)
+		told  []string
 	}{
-		{"released", true, false, []string{"Acquired", "Acquired", "Released", "Lost"}},
-		{"released, of a guest", true, true, []string{"Acquired", "Acquired", "Released", "Lost"}},
-		{"lost", false, false, []string{"Acquired", "Acquired", "Lost"}},
+		{"released", false, released, []string{"Acquired", "Acquired", "Released", "Lost"}},
+		{"released, of a guest", true, released, []string{"Acquired", "Acquired", "Released", "Lost"}},
+		{"lost", false, func(_ *Hold, part, nested *fakePart) {
+			nested.lose(errGone)
+			part.lose(errGone)
+		}, []string{"Acquired", "Acquired", "Lost"}},
+		{"found lost by its release", false, func(first *Hold, part, nested *fakePart) {
+			part.lock.change(func() { part.lock.err = errGone })
+			require.ErrorIs(t, first.Release(context.Background()), contract.ErrLost)
+			nested.lose(errGone)
+		}, []string{"Acquired", "Acquired", "Lost"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			virtual(t, func(t *testing.T, f *fleet) {
@@ -369,12 +390,7 @@ func TestALevelThatIsLostWhileTheFirstSeemsLostIsReported(t *testing.T) {
 				first, part := hold(false)
 				_, nested := hold(row.guest)
 				a.change(func() { part.until = time.Now() }) // its renewals are not confirmed
-				nested.lose(errGone)
-				if row.released {
-					require.NoError(t, first.Release(t.Context()))
-				} else {
-					part.lose(errGone)
-				}
+				row.ends(first, part, nested)
 				assert.Equal(t, row.told, told)
 			})
 		})

@@ -270,28 +270,36 @@ func TestAWaiterThatWasGrantedOnePartWaitsForTheOthers(t *testing.T) {
 	})
 }
 
-// It asks the others for a moment, which a release ends: nothing is taken for a hold that is over.
-func TestAReleaseEndsTheWaitsForOtherParts(t *testing.T) {
-	virtual(t, func(t *testing.T, f *fleet) {
-		servers, l := f.servers(3)
-		others := occupy(servers)
-		result := begin(func() error {
-			h, err := take(l, forever)
-			if err == nil {
-				err = h.Release(t.Context())
+// It asks the others for a moment, which the end of the hold ends: nothing is taken for a hold that
+// is over.
+func TestTheEndOfAHoldEndsTheWaitsForOtherParts(t *testing.T) {
+	for what, ends := range map[string]func(h *Hold, part *fakePart){
+		"released":       func(h *Hold, _ *fakePart) { require.NoError(t, h.Release(context.Background())) },
+		"released later": func(h *Hold, _ *fakePart) { h.ReleaseLater() },
+		"undone":         func(h *Hold, _ *fakePart) { h.undo(context.Background()) },
+		"lost":           func(_ *Hold, part *fakePart) { part.lose(errGone) },
+	} {
+		virtual(t, func(t *testing.T, f *fleet) {
+			servers, l := f.servers(3)
+			others := occupy(servers)
+			result := begin(func() error {
+				h, err := take(l, forever)
+				if err == nil {
+					ends(h, servers[0].the())
+				}
+				return err
+			})
+			for _, p := range others[:2] {
+				require.NoError(t, p.Release(t.Context()))
 			}
-			return err
+			require.NoError(t, <-result)
+			synctest.Wait()
+			f.told()
+			require.NoError(t, others[2].Release(t.Context()))
+			synctest.Wait()
+			assert.NotContains(t, f.told(), "grants red", what)
 		})
-		for _, p := range others[:2] {
-			require.NoError(t, p.Release(t.Context()))
-		}
-		require.NoError(t, <-result)
-		synctest.Wait()
-		f.told()
-		require.NoError(t, others[2].Release(t.Context()))
-		synctest.Wait()
-		assert.NotContains(t, f.told(), "grants red")
-	})
+	}
 }
 
 func TestTheWaitForARedLockEndsInTime(t *testing.T) {
