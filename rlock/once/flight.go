@@ -359,7 +359,7 @@ func (f *flight) lookOnce(ask func(ctx context.Context, wanted []string) ([]stri
 	defer cancel()
 	seen.sent, seen.look = time.Now(), look
 	reply, err := ask(ctx, wanted)
-	if err != nil || len(reply) == 0 {
+	if len(reply) == 0 {
 		return seen, nil, err
 	}
 	seen.clock, _ = strconv.ParseInt(reply[0], 10, 64)

@@ -241,7 +241,14 @@ func TestADeadlineNamesTheLastErrorOfRedis(t *testing.T) {
 		}
 		assert.Zero(t, runs.Load())
 
+		ctx, cancel = context.WithTimeout(w.Ctx, 4*time.Second)
+		defer cancel()
+		served := p.asks(ctx, 1, takes(time.Minute, "it", &runs))
+		time.Sleep(time.Second)
 		p.client.Net.Heal()
+		assert.Equal(t, context.DeadlineExceeded, (<-served).err, "Redis serves it again")
+		assert.EqualValues(t, 1, runs.Load())
+
 		time.Sleep(time.Minute)
 		other.asks(w.Ctx, 1, takes(time.Minute, "it", &runs))
 		synctest.Wait()
@@ -313,6 +320,7 @@ func TestAPanicWithoutItsCallerIsLogged(t *testing.T) {
 		require.ErrorIs(t, (<-ends).err, context.DeadlineExceeded)
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, 1, p.client.Logged("a late panic"))
+		assert.EqualValues(t, 1, p.client.Stats().Acquired, "no caller is left, and the lock is not taken again")
 	})
 }
 
@@ -563,10 +571,16 @@ func TestCallsThatAreRefused(t *testing.T) {
 		cancel()
 		_, _, err = p.Do(over, key, nil)
 		require.ErrorIs(t, err, context.Canceled)
-		var runs atomic.Int32
-		running := p.asks(w.Ctx, 2, takes(time.Hour, "", &runs))
+		returned := false
+		running := p.asks(w.Ctx, 2, func(ctx context.Context) ([]byte, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			returned = true
+			return nil, ctx.Err()
+		})
 		synctest.Wait()
 		p.Group.Close()
+		assert.True(t, returned)
 		for range 2 {
 			require.ErrorIs(t, (<-running).err, once.ErrClosed)
 		}

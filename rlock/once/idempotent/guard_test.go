@@ -309,7 +309,7 @@ func TestResponsesThatAreNoResults(t *testing.T) {
 		{answer{status: 423}, idempotent.Options{}, false},
 		{answer{status: 425}, idempotent.Options{}, false},
 		{answer{status: 429}, idempotent.Options{}, false},
-		{answer{status: 503}, idempotent.Options{}, false},
+		{answer{status: 500}, idempotent.Options{}, false},
 		{answer{status: 409}, asked, true},
 		{answer{status: 503}, asked, false},
 		{answer{status: 404, notDone: true}, idempotent.Options{}, false},
@@ -412,6 +412,21 @@ func TestARequestThatHasJustLeftLeavesNoMark(t *testing.T) {
 		require.Error(t, a.RunLeft(a.request(key, "7"), a.Handler))
 		assert.Zero(t, a.runs.Load())
 		assert.Equal(t, http.StatusCreated, b.post(key, "7").Code)
+	})
+	synctest.Test(t, func(t *testing.T) { // Redis sets the mark, and is silent
+		s, net := apart(t, rlocktest.NewServer(t), idempotent.Options{Wait: time.Second}, pay)
+		s.post(`"warm"`, "7")
+		marks := false
+		net.Rule(func(f network.Frame) network.Fate {
+			marks = marks || strings.Contains(strings.Join(f.Args, " "), ":began")
+			if marks && f.Stage == network.Reply {
+				return network.Hold
+			}
+			return network.Pass
+		})
+		assert.Equal(t, http.StatusServiceUnavailable, s.post(key, "7").Code)
+		net.Heal()
+		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
 	})
 }
 
@@ -591,19 +606,21 @@ func TestAMissingRightAfterTheHandler(t *testing.T) {
 
 		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
 		runs := s.runs.Load()
-		redis.Refuse(undeleted, "del")
-		began := time.Now()
-		require.ErrorIs(t, s.Forget(t.Context(), name), rlock.ErrNoPermission)
-		assert.Less(t, time.Since(began), time.Second)
-		redis.Heal()
-		assert.Empty(t, inspect.Of(client).Held())
-		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
-		assert.Equal(t, runs, s.runs.Load(), "the response is still kept")
+		for refused, command := range map[string]string{undeleted: "del", "NOPERM this user has no permissions to run the 'pttl' command": "pttl"} {
+			redis.Refuse(refused, command)
+			began := time.Now()
+			require.ErrorIs(t, s.Forget(t.Context(), name), rlock.ErrNoPermission)
+			assert.Less(t, time.Since(began), time.Second)
+			redis.Heal()
+			assert.Empty(t, inspect.Of(client).Held())
+			assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
+			assert.Equal(t, runs, s.runs.Load(), "the response is still kept")
+		}
 	})
 }
 
-// The key is not locked for longer than the caller of Forget waits.
-func TestForgetEndsWithItsContext(t *testing.T) {
+// The key is not locked for longer than the caller of Forget waits, or than it has the lock.
+func TestForgetEndsWithItsContextOrItsLock(t *testing.T) {
 	bubble(t, idempotent.Options{}, pay, func(t *testing.T, redis *rlocktest.Server, a, _ *server) {
 		redis.Refuse("LOADING Redis is loading the dataset in memory", "del")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -611,6 +628,11 @@ func TestForgetEndsWithItsContext(t *testing.T) {
 		require.ErrorIs(t, a.Forget(ctx, "idempotency:1"), context.DeadlineExceeded)
 		time.Sleep(time.Second)
 		assert.Empty(t, inspect.Of(a.client).Held())
+		forgets := make(chan error, 1)
+		go func() { forgets <- a.Forget(t.Context(), "idempotency:1") }()
+		synctest.Wait()
+		redis.Miniredis().Del("idempotency:1")
+		require.ErrorIs(t, <-forgets, rlock.ErrLost)
 		redis.Heal()
 	})
 }

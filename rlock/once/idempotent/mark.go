@@ -98,7 +98,6 @@ func (m *mark) set(ctx context.Context) (err error) {
 			if n, err := reply.AsInt64(); err != nil || n == 1 {
 				return err
 			}
-			doubted = false
 			return errUnknown
 		case errors.Is(err, rlock.ErrUnconfirmed):
 			doubted = true

@@ -64,7 +64,8 @@ func (g *Guard) Settle(ctx context.Context, key string, response Response) error
 // Forget forgets the response of a key, or that its outcome is unknown: the next request with the
 // key runs the handler. The key is the same as for [Guard.Settle]. Forget waits for a running
 // handler, in any process, until ctx ends. It returns the errors of [once.Group.Do] and
-// [once.Group.Forget]. After a missing right ([rlock.ErrNoPermission]) nothing has changed.
+// [once.Group.Forget]. After a missing right ([rlock.ErrNoPermission]) a response that is kept
+// stays, and an unknown outcome may be forgotten.
 func (g *Guard) Forget(ctx context.Context, key string) error {
 	for {
 		_, shared, err := g.group.Do(once.Fresh(ctx), key, func(held context.Context) ([]byte, error) {
