@@ -410,23 +410,34 @@ func TestCandidatesOutlastWhatRedisRefuses(t *testing.T) {
 				assert.Nil(t, r.Term(), refusal)
 			}
 			server.Heal()
-			time.Sleep(15 * time.Second)
-			leaders := 0
-			for _, r := range []*replica{first, second, third} {
-				if r.Term() != nil {
-					leaders++
+			replicas := []*replica{first, second, third}
+			leads := func() (leaders int) {
+				for _, r := range replicas {
+					if r.Term() != nil {
+						leaders++
+					}
+					assert.Empty(t, r.ended, refusal)
 				}
-				assert.Empty(t, r.ended, refusal)
+				return leaders
 			}
-			assert.Equal(t, 1, leaders, refusal)
+			time.Sleep(15 * time.Second)
+			assert.Equal(t, 1, leads(), refusal)
 			assert.EqualValues(t, 2, heard.Load(), refusal)
+
+			server.Refuse(refusal, "evalsha", "eval", "hlen")
+			server.Lose(name)
+			time.Sleep(3 * time.Second)
+			server.Heal()
+			time.Sleep(4 * time.Second)
+			assert.Equal(t, 1, leads(), "the pauses are short again: %s", refusal)
+			assert.EqualValues(t, 3, heard.Load(), refusal)
 			stop()
 			assert.NoError(t, <-observed)
 			messages := strings.Count(logged.String(), "elect: the lock cannot be used")
 			assert.Positive(t, messages)
 			assert.LessOrEqual(t, messages, 4*2, "of each, one a minute")
 			server.Refuse(refusal, "evalsha", "eval")
-			for _, r := range []*replica{first, second, third} {
+			for _, r := range replicas {
 				r.stop(t) // also in a pause
 			}
 			server.Heal()
