@@ -331,7 +331,7 @@ func (i *inspection) readQueue(of rlock.Kind, replies []rueidis.RedisMessage) er
 		return err
 	}
 	i.Waiting += int(waiting)
-	if waiting > 0 && i.Kind == KindUnknown {
+	if i.Kind == KindUnknown {
 		i.Kind = of
 	}
 	for _, member := range members {
