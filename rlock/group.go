@@ -179,7 +179,7 @@ func (l over) Token(contract.Owner) (uint64, error) { return l.Lock.Token() }
 // that is not free. If the wait ends, or a part fails or is lost, all are released; Unlock joins
 // the errors of the parts. A fixed lease begins when all parts are taken.
 //
-// A lock that is given twice counts once. Without locks, with a nil or zero one, with two kinds of
+// A lock that is given twice counts once. Without locks, with a nil or zero Lock, with two kinds of
 // one name, or with one name by two clients of one address, the methods return [ErrInvalidConfig].
 // Only fenced parts have tokens.
 func NewMultiLock(locks ...*Lock) *Lock {
@@ -208,9 +208,9 @@ func NewMultiLock(locks ...*Lock) *Lock {
 // Each grant is judged by its own client. Once no majority is valid, the hold's context ends with
 // [ErrLost]. Before that, the watchdog takes a lost part again on a server that has been up for the
 // largest Config.LongestLease of the clients, unless INFO is refused, or in a Cluster: with the
-// default leases restart the next server 40 s after the last one is back. Restart one without its
-// data only after the longest lease, and at least two seconds: otherwise two clients may hold the
-// lock.
+// default leases restart the next server 40 s after the last one is back. Restart a server without
+// its data only after the longest lease, and at least two seconds: otherwise two clients may hold
+// the lock.
 //
 // Unlock with the same Lock value. A red lock has no fencing token.
 func NewRedLock(clients []*Client, name string) *Lock {

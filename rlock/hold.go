@@ -64,8 +64,8 @@ func WithMinHold(d time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.MinHold = max(d, 0) }
 }
 
-// WithTakeover puts the call before all that wait. Holders in its way have the grace left, then the
-// call has the lock, and their cause is [ErrTakenOver]: docs/guarantees.md.
+// WithTakeover puts the call before all that wait. Holders in its way have the grace left; then
+// their holds end with cause [ErrTakenOver], and the call has the lock: see docs/guarantees.md.
 func WithTakeover(grace time.Duration) AcquireOption {
 	return func(o *acquireOptions) { o.Takeover = max(grace, 1) }
 }
@@ -186,10 +186,10 @@ func (h *Hold) Valid() bool { return driver.Valid(h.held) }
 func (h *Hold) ValidUntil() time.Time { return h.held.ValidUntil() }
 
 // Wanted returns a channel that is closed, for good, once another owner waits while the hold lasts.
-// From the first call on, the hold asks Redis: docs/guarantees.md.
+// From the first call on, the hold asks Redis: see docs/guarantees.md.
 func (h *Hold) Wanted() <-chan struct{} { return h.held.Wanted() }
 
-// Wanted is [Hold.Wanted] of the hold that ctx comes from, as in Do, or nil.
+// Wanted is [Hold.Wanted] of the hold that ctx comes from, as in Do; nil if there is none.
 func Wanted(ctx context.Context) <-chan struct{} {
 	s := scopeOf(ctx)
 	if s == nil || s.hold == nil {
@@ -220,7 +220,8 @@ func (h *Hold) Release(ctx context.Context) error {
 // Extend moves the end of a hold with [WithMaxHold] or [WithLease] to d from now, sooner or later
 // than it was. A maximum needs no command. A lease needs one; if ctx ends before its answer, the
 // lease may be extended or not. A lease that was shortened is renewed, and believed for its
-// shortest time, from then on. The error is [ErrInvalidLease] without an end, or if d is too short.
+// shortest time, from then on. The error is [ErrInvalidLease] if the hold has no end, or d is too
+// short.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error { return h.held.Extend(ctx, d) }
 
 // run calls fn with the lock held, and releases it also if fn fails or panics.

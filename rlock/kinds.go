@@ -52,8 +52,8 @@ func (c *Client) NewSemaphore(name string, permits int) *Lock {
 //
 // Readers and writers of all clients take turns in one queue: readers that come after a waiting
 // writer wait behind it. So a reader must not wait for a goroutine that has yet to take the read
-// lock, as with [sync.RWMutex]; one that reads may always nest. The readers of one client are one
-// reader in Redis.
+// lock, as with [sync.RWMutex]; a reader may always nest. The readers of one client are one reader
+// in Redis.
 type ReadWriteLock struct {
 	reader, writer driver.NamedLock
 	read, write    Lock // the locks that Read and Write return

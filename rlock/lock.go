@@ -126,7 +126,7 @@ func (l *Lock) LockFor(ctx context.Context, lease time.Duration) error {
 func (l *Lock) TryLock(ctx context.Context) (bool, error) { return outcome(l.take(ctx, 0, 0)) }
 
 // TryLockFor waits for the lock at most as long as wait, and reports whether the caller holds it:
-// false without an error means that others held it or came first. A wait of 0 or less is one
+// false without an error means that other owners held it or came first. A wait of 0 or less is one
 // attempt. An attempt in flight is waited for, some seconds at most, or until ctx ends; if Redis
 // could not be reached all the time, the error says so. The lease is as for LockFor.
 func (l *Lock) TryLockFor(ctx context.Context, wait, lease time.Duration) (bool, error) {
@@ -232,7 +232,7 @@ func (l *Lock) Acquire(ctx context.Context, options ...AcquireOption) (*Hold, er
 // Do calls fn with the lock held, and unlocks it when fn returns, panics or calls runtime.Goexit.
 // It waits as Acquire does; if the lock is not acquired, fn is not called, and Do returns the error
 // of Acquire. fn's context is made from ctx, and ends also when the lock is lost, with cause
-// [ErrLost]; fn must then stop, since another may hold the lock.
+// [ErrLost]; fn must then stop, since another owner may hold the lock.
 //
 // Within fn the caller's goroutine, and every goroutine with fn's context, may lock the lock again;
 // an Unlock without such a Lock is [ErrNotHeld]. Once the lock is unlocked or lost, that context

@@ -15,10 +15,10 @@ import (
 //
 // A hook may call the client, but not runtime.Goexit. Lost and Renewed run in a goroutine of the
 // client, one after the other; while 4000 events wait, more are dropped and counted for Missed. The
-// hooks of [Client.Close] run in another one; it waits for all these hooks, for a second at most.
-// Any other hook runs in the caller's goroutine. The first panic of each hook is logged. Waiting is
-// once a call has to wait: for a holder, for calls that come first, or for Redis; of a lock
-// over several at the start.
+// hooks of [Client.Close] run in another goroutine; Close waits for all these hooks, for a second
+// at most. Any other hook runs in the caller's goroutine. The first panic of each hook is logged.
+// Waiting is called once a call has to wait: for a holder, for calls that come first, or for Redis;
+// for a lock over several at the start.
 type Observer struct {
 	Opened   func(*Client)                       // by New when the client is ready
 	Closed   func(*Client)                       // once the first Close has released all locks

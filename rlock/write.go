@@ -40,10 +40,10 @@ func (h *Hold) ReleaseWith(ctx context.Context, script string, keys, args []stri
 const mostWords = 7000
 
 // Write executes commands in their order as [Hold.Exec] does a script, and returns the replies. A
-// command is its words, as []string{"SET", "stock", "7"}; keys has the keys of all. At the first
-// error Write stops: the error says which command failed, the commands before it were executed, and
-// the replies are theirs. Without commands, or with one that has none of the keys among its words,
-// it returns [ErrInvalidConfig] and writes nothing; only PUBLISH, PING, ECHO and TIME need no key.
+// command is its words, as []string{"SET", "stock", "7"}; keys has all keys of the commands. At the
+// first error Write stops: the error says which command failed, the commands before it were
+// executed, and the replies are theirs. Without commands, or with a command that names none of the
+// keys, it returns [ErrInvalidConfig] and writes nothing; PUBLISH, PING, ECHO and TIME need no key.
 func (h *Hold) Write(ctx context.Context, keys []string, commands ...[]string) ([]rueidis.RedisMessage, error) {
 	if err := checkCommands(keys, commands); err != nil {
 		return nil, err

@@ -103,7 +103,6 @@ func try(m mutant, test []string) (result string) {
 	return "killed"
 }
 
-// mutantsOf returns all mutants of a file.
 func mutantsOf(name string) (all []mutant) {
 	set := token.NewFileSet()
 	text := must(os.ReadFile(filepath.Join(root, name)))

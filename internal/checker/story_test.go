@@ -208,7 +208,7 @@ type told struct {
 	broken, excused []checker.Rule
 }
 
-// stories reads those of a file.
+// stories reads the stories of a file.
 func stories(t *testing.T, file string) (all []told) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", file))

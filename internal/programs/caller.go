@@ -35,7 +35,6 @@ func (c *caller) perform(o *Op) {
 	lanes.find(o.Verb).run(c, o)
 }
 
-// lock returns a lock of the client.
 func (m *member) lock(l Lock) *rlock.Lock {
 	face, client := m.run.face, m.main()
 	switch l.Kind {
@@ -199,7 +198,6 @@ func (o *Op) moves(l Lock) bool {
 	return false
 }
 
-// options returns the options of the call.
 func (k *call) options() (all []rlock.AcquireOption) {
 	for _, w := range k.o.With {
 		for _, o := range options {

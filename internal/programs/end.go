@@ -224,7 +224,6 @@ func (g *grant) note(do func(n *note)) {
 	do(r.notes[name])
 }
 
-// noteWrite notes a guarded write.
 func (g *grant) noteWrite(entry string, err error) {
 	g.note(func(n *note) {
 		if err == nil || unsure(err) {

@@ -276,7 +276,6 @@ func (r *Run) breakThings(ops []*Op) {
 	r.mu.Unlock()
 }
 
-// healAll heals the networks of all clients.
 func (r *Run) healAll() {
 	r.each(func(m *member) {
 		for _, n := range m.nets {

@@ -196,7 +196,6 @@ func (m *model) tell() {
 // add changes the number as INCRBY does.
 func (m *model) add(n int64) { m.present, m.n = true, m.n+n }
 
-// drop removes the number.
 func (m *model) drop() { m.present, m.n, m.expires = false, 0, false }
 
 // remove takes permits back, and reports how many.
@@ -229,7 +228,6 @@ func (m *model) id() string {
 // done is the result of a call without a result.
 const done = "done"
 
-// delete deletes the keys.
 func (m *model) delete() bool {
 	had := m.present || len(m.taken) > 0
 	m.drop()

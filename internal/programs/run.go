@@ -112,7 +112,6 @@ func (m *member) main() *rlock.Client { return m.clients[0] }
 
 func (r *Run) now() time.Duration { return time.Since(r.begin) }
 
-// problem notes that something is wrong.
 func (r *Run) problem(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -316,7 +315,6 @@ func (m *member) join() {
 	m.joinElection()
 }
 
-// leave closes the client.
 func (m *member) leave() {
 	m.closed = m.run.now()
 	m.closes.Store(true)

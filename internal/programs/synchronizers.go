@@ -217,7 +217,6 @@ func (c *caller) permits(o *Op) {
 	c.judgeQuestion("redisson.Permit.Release", err, within)
 }
 
-// changes changes the number of permits.
 func (c *caller) changes(ctx context.Context, o *Op) {
 	s := c.m.sync.PermitSemaphore(changedName)
 	c.question("redisson.PermitSemaphore.SetPermits", s.SetPermits(ctx, 1+o.arg("n").N), ctx)

@@ -142,7 +142,7 @@ func archive(target string) error {
 	return nil
 }
 
-// fingerprint is that of the project's files.
+// fingerprint returns a hash of the project's files.
 func fingerprint() ([]byte, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(project, ".", func(path string, entry fs.DirEntry, err error) error {

@@ -88,7 +88,6 @@ func (s *scene) plays(lock string, java, golang jvm.Kind, lines ...string) {
 	}
 }
 
-// command plays a command.
 func (p *play) command(line string) {
 	t := p.t
 	t.Helper()

@@ -144,7 +144,6 @@ func (s *scene) in(t *testing.T) *scene {
 	return &sub
 }
 
-// startJava starts a client of Redisson.
 func (s *scene) startJava() *redisson.Process {
 	s.t.Helper()
 	c := s.setting
@@ -176,7 +175,6 @@ func withJava(t *testing.T, version redisson.Version) {
 	require.NoError(t, err)
 }
 
-// startGo starts a client of rlock.
 func (s *scene) startGo() *rlock.Client {
 	s.t.Helper()
 	c, option := s.setting, s.Options()

@@ -197,7 +197,6 @@ func run(ctx context.Context, o options) (violations int, err error) {
 	return violations, nil
 }
 
-// say shows progress.
 func say(began time.Time, format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%7.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -76,7 +76,6 @@ func (p plan) random(purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(p.seed, h.Sum64()))
 }
 
-// String lists the steps.
 func (r round) String() string {
 	var steps []string
 	for _, s := range r.steps {

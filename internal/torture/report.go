@@ -46,7 +46,6 @@ func (f *figures) violate(format string, args ...any) {
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
 }
 
-// markdown returns the report as Markdown.
 func (r *report) markdown() string {
 	violations, overlaps := 0, 0
 	for _, a := range r.acts {

@@ -41,7 +41,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// start starts the browser.
 func start() {
 	var path string
 	for _, name := range []string{"chromium-headless-shell", "chromium", "google-chrome"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A fleet is clients of lockers that are no locks: each does as its test says, in virtual time.
+// A fleet has clients of fake locks: each fake does as its test says, in virtual time.
 type fleet struct {
 	t *testing.T
 
@@ -49,16 +49,16 @@ func (f *fleet) told() []string {
 type fakeHome struct {
 	*Home
 	running sync.WaitGroup
-	now     atomic.Int64 // goroutines
+	now     atomic.Int64 // the number of goroutines now
 	done    chan struct{}
 	end     func() // closes done
 
 	mu      sync.Mutex     // guards the fields below
-	closed  bool           // it starts nothing
-	most    int64          // of now
-	process int            // of the server
-	refused error          // what the server answers when it is asked for its process
-	looks   func(look int) // called at each such question, nil for nothing
+	closed  bool           // the client starts no goroutine
+	most    int64          // the largest value of now
+	process int            // the number of the server's process
+	refused error          // the error of the server when it is asked for its process
+	looks   func(look int) // called at each such question; nil for none
 	looked  int
 }
 
@@ -170,21 +170,21 @@ type fakeLock struct {
 
 	// The fleet's mutex guards the fields below.
 
-	trip   time.Duration // that a command takes
-	silent bool          // commands have no answer until that changes
-	shown  time.Duration // since when State says so
-	err    error         // that commands are answered with
-	parts  []*fakePart   // that are held
+	trip   time.Duration // the time that a command takes
+	silent bool          // commands have no answer until silent changes
+	shown  time.Duration // the time since which State reports silence
+	err    error         // the answer to commands
+	parts  []*fakePart   // the parts that are held
 	turn   chan struct{} // closed at the next change
-	early  error         // the next grant is lost with it before it arrives
-	freeze time.Duration // that the next releases take
+	early  error         // the cause with which the next grant is lost before it arrives
+	freeze time.Duration // the time that the next releases take
 }
 
 func (f *fleet) lock(h *fakeHome, name string) *fakeLock {
 	return &fakeLock{fleet: f, name: name, leaves: []Leaf{{Name: name, Home: h.Home}}, turn: make(chan struct{})}
 }
 
-// servers returns a lock of the same name on each of so many servers, and the red lock of them.
+// servers returns a lock of the same name on each of n servers, and the red lock of these locks.
 func (f *fleet) servers(n int) ([]*fakeLock, *Lock) {
 	var locks []*fakeLock
 	for range n {
@@ -215,7 +215,6 @@ func redOf(name string, servers int, locks ...*fakeLock) *Lock {
 func (l *fakeLock) Name() string   { return l.name }
 func (l *fakeLock) Leaves() []Leaf { return l.leaves }
 
-// change changes the lock.
 func (l *fakeLock) change(do func()) {
 	l.fleet.mu.Lock()
 	defer l.fleet.mu.Unlock()
@@ -366,14 +365,14 @@ func (l *fakeLock) restart(h *fakeHome) {
 	l.change(func() { l.parts = nil })
 }
 
-// held returns how many parts are held.
+// held returns the number of parts that are held.
 func (l *fakeLock) held() int {
 	l.fleet.mu.Lock()
 	defer l.fleet.mu.Unlock()
 	return len(l.parts)
 }
 
-// the returns the part that is held last.
+// the returns the part that was granted last.
 func (l *fakeLock) the() *fakePart {
 	l.fleet.mu.Lock()
 	defer l.fleet.mu.Unlock()
@@ -397,13 +396,13 @@ type fakePart struct {
 	lock   *fakeLock
 	owner  contract.Owner
 	with   Options
-	abroad bool // it is another process's
+	abroad bool // the part is another process's
 
 	// The fleet's mutex guards the fields below.
 
 	lease time.Duration
 	until time.Time
-	over  error  // why it is not held
+	over  error  // the reason why it is not held
 	tells func() // called when another owner waits
 }
 

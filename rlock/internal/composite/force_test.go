@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A letter is an owner that a server shows, "-" a free server, and "?" one with a fault.
+// A letter is the owner that a server shows, "-" a free server, and "?" a server with a fault.
 func TestARedLockIsReleasedByForceFromItsHolderAlone(t *testing.T) {
 	for _, c := range []struct{ shown, left string }{
 		{"AAA", "---"},

@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// By name, then by kind, then by server, and the write lock before the read lock.
+// The order is by name, then by kind, then by server, with the write lock before the read lock.
 func TestPartsAreTakenInOneOrder(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		here, there := f.home(), f.home()
@@ -92,7 +92,7 @@ func TestAMultiLockThatIsRefusedAPartGivesTheOthersBack(t *testing.T) {
 	})
 }
 
-// While a part is waited for the others are kept by the watchdog; the lease begins when all are
+// While a part is waited for, the watchdog keeps the other parts; the lease begins when all are
 // taken.
 func TestTheLeaseOfAMultiLockBeginsWithItsLastPart(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
@@ -213,7 +213,7 @@ func TestAPartThatIsLostBeforeTheHoldHasItCountsForNothing(t *testing.T) {
 	})
 }
 
-// A part is a lock over several itself, and its loss is that of the whole.
+// A part is a lock over several itself, and its loss is the loss of the whole.
 func TestAPartMayBeALockOverSeveral(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, red := f.servers(3)
@@ -257,8 +257,8 @@ func together(trips *int) func(*Config) {
 	}
 }
 
-// The parts of one client that stand together in the order are asked for together; it waits for the
-// first that is not free with nothing behind it in hand.
+// The parts of one client that stand together in the order are asked for together; the call waits
+// for the first part that is not free, and holds no part behind it.
 func TestAMultiLockTakesTheFreePartsOfAClientTogether(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		trips := 0
@@ -345,8 +345,8 @@ func TestALevelThatIsBeingAcquiredTakesThePlaceOfTheFirst(t *testing.T) {
 	})
 }
 
-// A nested level that is lost while the first level seems lost is reported when the first is
-// released after all, and not if that is lost as well.
+// A nested level that is lost while the first level seems lost is reported when the first level is
+// released after all, and not if the first level is lost as well.
 func TestALevelThatIsLostWhileTheFirstSeemsLostIsReported(t *testing.T) {
 	released := func(first *Hold, _, nested *fakePart) {
 		nested.lose(errGone)
@@ -389,7 +389,7 @@ func TestALevelThatIsLostWhileTheFirstSeemsLostIsReported(t *testing.T) {
 				}
 				first, part := hold(false)
 				_, nested := hold(row.guest)
-				a.change(func() { part.until = time.Now() }) // its renewals are not confirmed
+				a.change(func() { part.until = time.Now() }) // the renewals of the part are not confirmed
 				row.ends(first, part, nested)
 				assert.Equal(t, row.told, told)
 			})
@@ -428,8 +428,8 @@ func TestALossBeforeTheEndOfTheCallIsReportedAfterAcquiredOrNotAtAll(t *testing.
 	}
 }
 
-// Each part is asked, and the first that is wanted tells the hold; a part that is added later is
-// asked as well.
+// Each part is asked, and the first part that is wanted tells the hold; a part that is added later
+// is asked as well.
 func TestAHoldOfSeveralIsWantedWithEachPart(t *testing.T) {
 	for _, i := range []int{0, 1, 2} {
 		virtual(t, func(t *testing.T, f *fleet) {

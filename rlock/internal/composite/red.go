@@ -29,7 +29,7 @@ func NewRed(name string, parts []Keyed, servers int) *Lock {
 	return l
 }
 
-// lockers returns the parts as a lock over several knows them.
+// lockers returns the parts as Lockers.
 func lockers[P Locker](parts []P) (all []Locker) {
 	for _, p := range parts {
 		all = append(all, p)
@@ -182,9 +182,9 @@ func (a *attempt) askAround(ctx context.Context) (won bool) {
 // hopeless reports whether the answers still to come cannot make a majority.
 func (a *attempt) hopeless() bool { return len(a.granted())+a.asked < a.lock.need }
 
-// settled reports whether others are known to have a majority, or the answers to come cannot show
-// it. A single attempt waits for these answers, but for contract.Silence at most: one denial and
-// one silent server leave it open.
+// settled reports whether other owners are known to have a majority, or the answers to come cannot
+// show a majority. A single attempt waits for these answers, but for contract.Silence at most: one
+// denial and one silent server leave it open.
 func (a *attempt) settled() bool {
 	denied, spare := a.number(func(r *replica) bool { return r.denied() && !r.asking }), a.lock.spare()
 	return denied > spare || denied+a.asked <= spare

@@ -34,7 +34,7 @@ func TestAMajorityIsMoreThanHalfOfTheServers(t *testing.T) {
 	})
 }
 
-// So many of five servers are held, and so many have a fault.
+// Of five servers some are held, and some have a fault.
 func TestWhatTheServersSayOfARedLock(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		for held := range 6 {
@@ -135,7 +135,7 @@ func TestAGrantAfterTheCallHasFailedIsReleased(t *testing.T) {
 	})
 }
 
-// A grant that is lost before the majority is there, and one as it is counted.
+// A grant is lost before the majority is there, or while it is counted.
 func TestALostGrantDoesNotCount(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
@@ -195,8 +195,8 @@ func TestOneAttemptAtARedLock(t *testing.T) {
 	}
 }
 
-// A majority that is another's is told as that, though one server is silent and the answers come
-// one after the other.
+// A majority of another owner is reported as held, although one server is silent and the answers
+// come one after the other.
 func TestOneAttemptAwaitsTheAnswersThatDecideItsError(t *testing.T) {
 	for what, want := range map[string]struct {
 		last time.Duration // until the third server denies
@@ -220,8 +220,8 @@ func TestOneAttemptAwaitsTheAnswersThatDecideItsError(t *testing.T) {
 	}
 }
 
-// The waiter waits at the first server that denies, keeps those before it, and lets go of those
-// behind.
+// The waiter waits at the first server that denies, keeps the parts before it, and releases the
+// parts behind it.
 func TestAWaiterWaitsAtTheFirstServerThatDenies(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(5)
@@ -270,8 +270,8 @@ func TestAWaiterThatWasGrantedOnePartWaitsForTheOthers(t *testing.T) {
 	})
 }
 
-// It asks the others for a moment, which the end of the hold ends: nothing is taken for a hold that
-// is over.
+// A waiter asks the other servers for a moment, which the end of the hold ends: nothing is taken for
+// a hold that is over.
 func TestTheEndOfAHoldEndsTheWaitsForOtherParts(t *testing.T) {
 	for what, ends := range map[string]func(h *Hold, part *fakePart){
 		"released":       func(h *Hold, _ *fakePart) { require.NoError(t, h.Release(context.Background())) },
@@ -328,8 +328,8 @@ func TestTheWaitForARedLockEndsInTime(t *testing.T) {
 	})
 }
 
-// A distant is a lock as a process far from its server knows it. What it holds is another process's
-// to the others.
+// A distant is a lock as a process far from its server knows it. To the other fakes its parts are
+// another process's.
 type distant struct {
 	*fakeLock
 	trip time.Duration
@@ -344,8 +344,8 @@ func (l distant) Acquire(ctx context.Context, o contract.Owner, with Options) (c
 	return p, err
 }
 
-// Each of two processes is near the servers that are far from the other, and has them in the
-// opposite order: it is granted half of them first, and waits for the others.
+// Each of two processes is near the servers that are far from the other process, and has the
+// servers in the opposite order: it is granted half of them first, and waits for the other half.
 func TestAWaiterThatWaitsInVainWaitsWithNothingInHand(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, _ := f.servers(4)
@@ -435,7 +435,7 @@ func TestAPartIsTakenAgainOnlyOnAServerThatStaysTheSame(t *testing.T) {
 			time.Sleep(longest - lookEvery)
 		},
 		"restarted between the look and the grant": func(s *fakeLock, home *fakeHome) {
-			looks := int(longest/lookEvery) + 2 // this one is after the grant
+			looks := int(longest/lookEvery) + 2 // the last look is after the grant
 			home.set(func() {
 				home.looks = func(look int) {
 					if look == looks {
@@ -527,8 +527,8 @@ func TestTheFirstLookAtAnOldServerIsWhenItIsOldEnough(t *testing.T) {
 	})
 }
 
-// One hold waits for a part that another process has. It does not keep a second one waiting, nor
-// leave its wait behind.
+// A hold that waits for a part of another process does not keep a second hold waiting, nor leave
+// its wait behind.
 func TestHoldsWaitForTheirPartsSideBySide(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		var homes []*fakeHome
@@ -588,8 +588,7 @@ func TestAReleaseReturnsWhenAMajorityIsConfirmed(t *testing.T) {
 	})
 }
 
-// One of five servers is slow, and thousands of calls a second leave their release there to
-// themselves.
+// One of five servers is slow, and thousands of calls a second leave their release there behind.
 func TestReleasesThatAreLeftBehindHaveABound(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		var homes []*fakeHome
@@ -636,7 +635,7 @@ func TestNoReleaseWaitsForAServerThatIsSilent(t *testing.T) {
 			assert.Equal(t, before, f.homes[0].now.Load(), "no goroutine is left behind")
 			servers[0].change(func() { servers[0].silent, servers[0].shown = false, 0 })
 		}
-		// Without it they are not enough: it is waited for.
+		// Without the silent server the others are not enough, so its release is waited for.
 		h := f.held(l)
 		for _, s := range servers[:3] {
 			s.change(func() { s.silent, s.shown = true, time.Second })
@@ -651,7 +650,7 @@ func TestNoReleaseWaitsForAServerThatIsSilent(t *testing.T) {
 	})
 }
 
-// The clients start no goroutine any more.
+// The clients are closed, and start no goroutine any more.
 func TestALockOfClosedClientsIsGivenBackAllTheSame(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
@@ -670,7 +669,7 @@ func TestALockOfClosedClientsIsGivenBackAllTheSame(t *testing.T) {
 	})
 }
 
-// Given back by a caller that does not wait, as a part of a whole that was not acquired.
+// A caller gives the lock back without waiting, as a part of a whole that was not acquired.
 func TestAHoldThatIsReleasedLaterIsOverAtOnce(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		servers, l := f.servers(3)
@@ -688,8 +687,8 @@ func TestAHoldThatIsReleasedLaterIsOverAtOnce(t *testing.T) {
 	})
 }
 
-// With one server of three out of reach a waiter still stands in the line of a part that others
-// have, and so has the lock as soon as they release it.
+// With one server of three out of reach a waiter still stands in the line of a part that another
+// owner has, and so has the lock as soon as it is released.
 func TestAWaiterIsServedAtOnceAlthoughAServerIsAway(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		locks, red := f.servers(3)

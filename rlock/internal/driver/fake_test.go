@@ -532,7 +532,6 @@ func (s *fakeSub) close() {
 
 const key = "orders:42"
 
-// lock returns the lock of the client.
 func (c *Client) lock() *NamedLock {
 	f := c.wire.(*fakeWire).fake
 	l := NewLock(c, f.kind, key)

@@ -179,7 +179,6 @@ func (w *world) driver(as []action, i int, quiet *bool) []action {
 	return as
 }
 
-// apply carries out the action.
 func (w *world) apply(a action) {
 	c := &w.clients[a.c]
 	if a.kind >= doSlowTick {

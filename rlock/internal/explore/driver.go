@@ -422,7 +422,6 @@ func (w *world) keep(c *client, t *core.Tenure) {
 	}
 }
 
-// fire fires the due timers.
 func (w *world) fire(c *client) {
 	now := w.clock(c)
 	for i := range c.users {

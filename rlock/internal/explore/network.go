@@ -145,7 +145,6 @@ func (w *world) ownerInText(c *client, t core.Ticket) core.OwnerID {
 	return t.Owner
 }
 
-// execute executes a command in Redis.
 func (w *world) execute(c *client, p *packet) core.Reply {
 	queue := w.server.Queue
 	cmd := p.cmd
@@ -322,7 +321,6 @@ func (w *world) faultsOfRedis(as []action) []action {
 	return as
 }
 
-// fault makes the fault happen.
 func (w *world) fault(c *client, k kind) {
 	switch k {
 	case doSlowTick:

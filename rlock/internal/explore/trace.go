@@ -63,7 +63,6 @@ func (p *packet) answer() string {
 
 var messageNames = [...]string{"grant", "first behind foreign clients", "released by force", "foreign news", "shown to have the lock", "answer", "takeover", "let through"}
 
-// describe describes the next action.
 func (w *world) describe(a action) string {
 	c := &w.clients[a.c]
 	s := fmt.Sprintf("t=%-2d client %d  ", w.now-start, a.c)

@@ -384,7 +384,6 @@ func (w *world) forced(c *client, id core.ID) {
 	}
 }
 
-// closes closes a client.
 func (w *world) closes(c *client) {
 	for _, l := range c.locks {
 		l.Close(w.clock(c))

@@ -263,7 +263,6 @@ func (w *world) clock(c *client) core.Now {
 // lives reports whether the client does something.
 func (c *client) lives() bool { return !c.dead && !c.frozen }
 
-// lockOf returns the lock of a user.
 func (c *client) lockOf(u int) *core.Lock {
 	if len(c.locks) > 1 {
 		return c.locks[u]

@@ -109,7 +109,6 @@ func (b *worker) Start(work func()) bool {
 	return true
 }
 
-// virtual runs a test in virtual time.
 func virtual(t *testing.T, f *fake, run func(t *testing.T, d *Watcher)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())

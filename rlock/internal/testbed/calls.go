@@ -159,10 +159,8 @@ func Names(ctx context.Context, c *rlock.Client, pattern string) (names []string
 func ErrorOf[V any](_ V, err error) error { return err }
 
 // Acquires returns the commands that reached the server so far.
-func (p *Client) Acquires() []network.Frame { return scriptsOf(p.Net, "acquired") }
-
-func scriptsOf(n *network.Network, kind string) []network.Frame {
-	return slices.DeleteFunc(n.Sent(""), func(f network.Frame) bool { return !IsScript(f, kind) })
+func (p *Client) Acquires() []network.Frame {
+	return slices.DeleteFunc(p.Net.Sent(""), func(f network.Frame) bool { return !IsScript(f, "acquired") })
 }
 
 // IsScript reports whether the frame calls the acquire, mirror or release script of any kind
@@ -239,6 +237,3 @@ func (p *Client) Asked(subcommand string) (n int) {
 	}
 	return n
 }
-
-// ScriptsOf returns how many scripts of one kind a network has carried.
-func ScriptsOf(n *network.Network, kind string) int { return len(scriptsOf(n, kind)) }

@@ -303,14 +303,6 @@ func (s *Site) Configure(parameter, value string) {
 	require.NoError(s.T, s.Outside.Do(s.Ctx, set).Error())
 }
 
-// CloseConnections closes all connections but that of the outsider.
-func (s *Site) CloseConnections() {
-	s.T.Helper()
-	for _, kind := range []string{"normal", "pubsub"} {
-		require.NoError(s.T, s.Outside.Do(s.Ctx, s.Outside.B().Arbitrary("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Build()).Error())
-	}
-}
-
 // ReplicasOf is the number of replicas of each primary.
 var ReplicasOf = map[redistest.Kind]int{redistest.KindSentinel: 2, redistest.KindCluster: 1}
 

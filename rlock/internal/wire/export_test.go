@@ -2,8 +2,6 @@ package wire
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"strconv"
 	"time"
 
@@ -59,12 +57,6 @@ func (c Call) Words() []string {
 
 // Text returns the Lua text of the script.
 func (s *Script) Text() string { return s.text }
-
-// WithText returns a script of that text.
-func WithText(text string) *Script {
-	sum := sha1.Sum([]byte(text))
-	return &Script{text: text, sha: hex.EncodeToString(sum[:])}
-}
 
 // HasDirect reports whether a lone caller has a connection of its own now.
 func (r *Redis) HasDirect() bool { return r.direct.conn.Load() != nil && !r.direct.busy.Load() }

@@ -309,7 +309,7 @@ func TestAScriptThatBreaksARuleDiffersFromTheModel(t *testing.T) {
 			script := m.part(&m.kind)
 			text := (*script).Text()
 			require.Equal(t, 1, strings.Count(text, m.old), "the rule stands elsewhere in the script now")
-			*script = wire.WithText(strings.Replace(text, m.old, m.new, 1))
+			*script = wire.ScriptOf(strings.Replace(text, m.old, m.new, 1))
 			c := compare(t, newEmbedded(t), m.kind)
 			for n := range uint64(4000) {
 				if n == 50 {

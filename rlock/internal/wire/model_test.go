@@ -127,7 +127,6 @@ func (c *comparison) round(n uint64) (commands int, difference string) {
 	return commands, ""
 }
 
-// start begins the round.
 func (c *comparison) start(n uint64) {
 	c.on.do([]string{"FLUSHALL"})
 	c.random = rand.New(rand.NewPCG(n, 1))

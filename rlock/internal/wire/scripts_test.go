@@ -400,7 +400,7 @@ func TestTheTextOfAnOwnerMayBeAnything(t *testing.T) {
 func TestTheCommonStepsTakeTheShortWay(t *testing.T) {
 	swift, plain := strings.Join(linesOf(t, "swift"), "\n"), wire.PlainStep.Text()
 	require.Contains(t, plain, swift)
-	short := wire.WithText(strings.Replace(plain, swift, swift+"if true then return redis.error_reply('the long way') end\n", 1))
+	short := wire.ScriptOf(strings.Replace(plain, swift, swift+"if true then return redis.error_reply('the long way') end\n", 1))
 	server := redistest.Standalone(t)
 	for name, test := range map[string]struct {
 		kind   *wire.Kind
@@ -445,7 +445,7 @@ func TestAServerThatDemandsDeclaredKeysRefusesAReadWriteLock(t *testing.T) {
 		k, err := redis.KeysOf("lock", layouts[2], "")
 		require.NoError(t, err)
 		owner := wire.NewID().Owner(1)
-		acquire := wire.WithText(strict + wire.ReadWriteAcquire.Text())
+		acquire := wire.ScriptOf(strict + wire.ReadWriteAcquire.Text())
 		for _, mode := range []string{"read", "write"} {
 			err := redis.Do(t.Context(), acquire.Call(4, k.Key, k.Queue(), k.Extra(), k.Extra()+":"+owner+":rwlock_timeout:1", "30000", owner, mode)).Error()
 			require.ErrorIs(t, wire.Explain(err), wire.ErrUnsupported, mode)

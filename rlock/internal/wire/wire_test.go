@@ -39,12 +39,10 @@ func openWith(t testing.TB, server *redistest.Server, id *wire.ID, change func(*
 	return redis
 }
 
-// do sends a command.
 func do(t testing.TB, redis *wire.Redis, words ...string) rueidis.RedisResult {
 	return redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(words...).Build())
 }
 
-// keysOf returns the keys of a lock.
 func keysOf(t testing.TB, redis *wire.Redis, name string, layout wire.Layout) wire.Keys {
 	keys, err := redis.KeysOf(name, layout, "")
 	require.NoError(t, err)

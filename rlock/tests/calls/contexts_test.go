@@ -100,17 +100,17 @@ func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[str
 
 	look := inspect.Of(here)
 	return map[string]func(ctx context.Context) error{
-		"rlock.Lock.Acquire":    func(ctx context.Context) error { return second(free.Acquire(ctx)) },
+		"rlock.Lock.Acquire":    func(ctx context.Context) error { return testbed.ErrorOf(free.Acquire(ctx)) },
 		"rlock.Lock.Do":         func(ctx context.Context) error { return free.Do(ctx, testbed.Nothing) },
 		"rlock.Lock.HoldCount":  func(ctx context.Context) error { free.HoldCount(ctx); return nil },
 		"rlock.Lock.IsHeld":     func(ctx context.Context) error { free.IsHeld(ctx); return nil },
-		"rlock.Lock.IsLocked":   func(ctx context.Context) error { return second(free.IsLocked(ctx)) },
+		"rlock.Lock.IsLocked":   func(ctx context.Context) error { return testbed.ErrorOf(free.IsLocked(ctx)) },
 		"rlock.Lock.Lock":       func(ctx context.Context) error { return free.Lock(mine(ctx)) },
 		"rlock.Lock.LockFor":    func(ctx context.Context) error { return free.LockFor(mine(ctx), time.Hour) },
-		"rlock.Lock.TTL":        func(ctx context.Context) error { return second(free.TTL(ctx)) },
-		"rlock.Lock.Token":      func(ctx context.Context) error { return second(free.Token(ctx)) },
-		"rlock.Lock.TryLock":    func(ctx context.Context) error { return second(free.TryLock(mine(ctx))) },
-		"rlock.Lock.TryLockFor": func(ctx context.Context) error { return second(free.TryLockFor(mine(ctx), time.Hour, 0)) },
+		"rlock.Lock.TTL":        func(ctx context.Context) error { return testbed.ErrorOf(free.TTL(ctx)) },
+		"rlock.Lock.Token":      func(ctx context.Context) error { return testbed.ErrorOf(free.Token(ctx)) },
+		"rlock.Lock.TryLock":    func(ctx context.Context) error { return testbed.ErrorOf(free.TryLock(mine(ctx))) },
+		"rlock.Lock.TryLockFor": func(ctx context.Context) error { return testbed.ErrorOf(free.TryLockFor(mine(ctx), time.Hour, 0)) },
 		"rlock.NewContext": func(ctx context.Context) error {
 			option := w.Redis.Options()
 			option.DialCtxFn = p.Net.Dial
@@ -121,12 +121,12 @@ func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[str
 			return err
 		},
 		"rlock.Client.Check":  here.Check,
-		"rlock.Client.Resume": func(ctx context.Context) error { return second(here.Resume(ctx, moved)) },
-		"rlock.Hold.Exec":     func(ctx context.Context) error { return second(writes.Exec(ctx, "return 1", nil, nil)) },
+		"rlock.Client.Resume": func(ctx context.Context) error { return testbed.ErrorOf(here.Resume(ctx, moved)) },
+		"rlock.Hold.Exec":     func(ctx context.Context) error { return testbed.ErrorOf(writes.Exec(ctx, "return 1", nil, nil)) },
 		"rlock.Hold.Extend":   func(ctx context.Context) error { return extends.Extend(ctx, 2*time.Hour) },
-		"rlock.Hold.Write":    func(ctx context.Context) error { return second(writes.Write(ctx, nil, []string{"PING"})) },
+		"rlock.Hold.Write":    func(ctx context.Context) error { return testbed.ErrorOf(writes.Write(ctx, nil, []string{"PING"})) },
 
-		"inspect.Watch.Names": func(ctx context.Context) error { return second(look.Watch().Names(ctx)) },
+		"inspect.Watch.Names": func(ctx context.Context) error { return testbed.ErrorOf(look.Watch().Names(ctx)) },
 		"inspect.Watch.Locks": func(ctx context.Context) error {
 			_, errs := look.Watch().Locks(ctx, []string{"free"})
 			return errs[0]
@@ -134,7 +134,7 @@ func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[str
 		"inspect.Inspector.LetThrough": func(ctx context.Context) error {
 			return look.LetThrough(ctx, inspect.Lock{Name: "free"}, inspect.Waiter{Owner: "4ea0a2a4-6f6f-8f7c-9d5c-2d8a3f9f1b11:7"}, 0)
 		},
-		"inspect.Inspector.Lock": func(ctx context.Context) error { return second(look.Lock(ctx, "free")) },
+		"inspect.Inspector.Lock": func(ctx context.Context) error { return testbed.ErrorOf(look.Lock(ctx, "free")) },
 		"inspect.Inspector.Locks": func(ctx context.Context) (last error) {
 			for _, err := range look.Locks(ctx, "") {
 				last = err
@@ -152,51 +152,51 @@ func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[str
 		"idempotent.Guard.Settle": func(ctx context.Context) error { return guard.Settle(ctx, "settle", idempotent.Response{Status: 200}) },
 
 		"elect.Candidate.Do":      func(ctx context.Context) error { return candidate.Do(ctx, testbed.Nothing) },
-		"elect.Candidate.Leader":  func(ctx context.Context) error { return second(candidate.Leader(ctx)) },
+		"elect.Candidate.Leader":  func(ctx context.Context) error { return testbed.ErrorOf(candidate.Leader(ctx)) },
 		"elect.Candidate.Observe": func(ctx context.Context) error { _ = candidate.Observe(ctx, func(string) {}); return ctx.Err() },
 		"elect.Candidate.Run": func(ctx context.Context) error {
 			_ = candidate.Run(ctx, func(ctx context.Context, _ *rlock.Hold) error { <-ctx.Done(); return nil })
 			return ctx.Err()
 		},
 
-		"redisson.Client.Inspect":                   func(ctx context.Context) error { return second(r.Inspect(ctx, "numbers")) },
-		"redisson.Client.Names":                     func(ctx context.Context) error { return second(r.Names(ctx, "")) },
+		"redisson.Client.Inspect":                   func(ctx context.Context) error { return testbed.ErrorOf(r.Inspect(ctx, "numbers")) },
+		"redisson.Client.Names":                     func(ctx context.Context) error { return testbed.ErrorOf(r.Names(ctx, "")) },
 		"redisson.CountDownLatch.Await":             latch.Await,
-		"redisson.CountDownLatch.Count":             func(ctx context.Context) error { return second(latch.Count(ctx)) },
+		"redisson.CountDownLatch.Count":             func(ctx context.Context) error { return testbed.ErrorOf(latch.Count(ctx)) },
 		"redisson.CountDownLatch.CountDown":         latch.CountDown,
-		"redisson.CountDownLatch.Delete":            func(ctx context.Context) error { return second(latch.Delete(ctx)) },
-		"redisson.CountDownLatch.TrySetCount":       func(ctx context.Context) error { return second(latch.TrySetCount(ctx, 1)) },
+		"redisson.CountDownLatch.Delete":            func(ctx context.Context) error { return testbed.ErrorOf(latch.Delete(ctx)) },
+		"redisson.CountDownLatch.TrySetCount":       func(ctx context.Context) error { return testbed.ErrorOf(latch.TrySetCount(ctx, 1)) },
 		"redisson.Permit.Extend":                    func(ctx context.Context) error { return extended.Extend(ctx, 2*time.Hour) },
-		"redisson.PermitSemaphore.Acquire":          func(ctx context.Context) error { return second(permits.Acquire(ctx, time.Hour)) },
-		"redisson.PermitSemaphore.AcquireN":         func(ctx context.Context) error { return second(permits.AcquireN(ctx, 2, time.Hour)) },
-		"redisson.PermitSemaphore.AcquiredPermits":  func(ctx context.Context) error { return second(permits.AcquiredPermits(ctx)) },
+		"redisson.PermitSemaphore.Acquire":          func(ctx context.Context) error { return testbed.ErrorOf(permits.Acquire(ctx, time.Hour)) },
+		"redisson.PermitSemaphore.AcquireN":         func(ctx context.Context) error { return testbed.ErrorOf(permits.AcquireN(ctx, 2, time.Hour)) },
+		"redisson.PermitSemaphore.AcquiredPermits":  func(ctx context.Context) error { return testbed.ErrorOf(permits.AcquiredPermits(ctx)) },
 		"redisson.PermitSemaphore.AddPermits":       func(ctx context.Context) error { return permits.AddPermits(ctx, 1) },
-		"redisson.PermitSemaphore.AvailablePermits": func(ctx context.Context) error { return second(permits.AvailablePermits(ctx)) },
-		"redisson.PermitSemaphore.Delete":           func(ctx context.Context) error { return second(r.PermitSemaphore("other").Delete(ctx)) },
-		"redisson.PermitSemaphore.Expire":           func(ctx context.Context) error { return second(permits.Expire(ctx, time.Hour)) },
-		"redisson.PermitSemaphore.Lease":            func(ctx context.Context) error { return second(permits.Lease(ctx, byID.ID())) },
-		"redisson.PermitSemaphore.Permits":          func(ctx context.Context) error { return second(permits.Permits(ctx)) },
-		"redisson.PermitSemaphore.Release":          func(ctx context.Context) error { return second(permits.Release(ctx, byID.ID())) },
-		"redisson.PermitSemaphore.ReleaseAll":       func(ctx context.Context) error { return second(permits.ReleaseAll(ctx, all.ID())) },
+		"redisson.PermitSemaphore.AvailablePermits": func(ctx context.Context) error { return testbed.ErrorOf(permits.AvailablePermits(ctx)) },
+		"redisson.PermitSemaphore.Delete":           func(ctx context.Context) error { return testbed.ErrorOf(r.PermitSemaphore("other").Delete(ctx)) },
+		"redisson.PermitSemaphore.Expire":           func(ctx context.Context) error { return testbed.ErrorOf(permits.Expire(ctx, time.Hour)) },
+		"redisson.PermitSemaphore.Lease":            func(ctx context.Context) error { return testbed.ErrorOf(permits.Lease(ctx, byID.ID())) },
+		"redisson.PermitSemaphore.Permits":          func(ctx context.Context) error { return testbed.ErrorOf(permits.Permits(ctx)) },
+		"redisson.PermitSemaphore.Release":          func(ctx context.Context) error { return testbed.ErrorOf(permits.Release(ctx, byID.ID())) },
+		"redisson.PermitSemaphore.ReleaseAll":       func(ctx context.Context) error { return testbed.ErrorOf(permits.ReleaseAll(ctx, all.ID())) },
 		"redisson.PermitSemaphore.SetPermits":       func(ctx context.Context) error { return permits.SetPermits(ctx, 9) },
-		"redisson.PermitSemaphore.TryAcquire":       func(ctx context.Context) error { return second(permits.TryAcquire(ctx, time.Hour, time.Hour)) },
-		"redisson.PermitSemaphore.TryAcquireN":      func(ctx context.Context) error { return second(permits.TryAcquireN(ctx, 2, time.Hour, time.Hour)) },
-		"redisson.PermitSemaphore.TrySetPermits":    func(ctx context.Context) error { return second(permits.TrySetPermits(ctx, 3)) },
-		"redisson.PermitSemaphore.UpdateLease":      func(ctx context.Context) error { return second(permits.UpdateLease(ctx, all.ID(), time.Hour)) },
-		"redisson.Semaphore.Acquire":                func(ctx context.Context) error { return numbers.Acquire(ctx, 1) },
-		"redisson.Semaphore.AddPermits":             func(ctx context.Context) error { return numbers.AddPermits(ctx, 1) },
-		"redisson.Semaphore.AvailablePermits":       func(ctx context.Context) error { return second(numbers.AvailablePermits(ctx)) },
-		"redisson.Semaphore.Delete":                 func(ctx context.Context) error { return second(numbers.Delete(ctx)) },
-		"redisson.Semaphore.DrainPermits":           func(ctx context.Context) error { return second(numbers.DrainPermits(ctx)) },
-		"redisson.Semaphore.Expire":                 func(ctx context.Context) error { return second(numbers.Expire(ctx, time.Hour)) },
-		"redisson.Semaphore.Release":                func(ctx context.Context) error { return numbers.Release(ctx, 1) },
-		"redisson.Semaphore.ReleaseIfExists":        func(ctx context.Context) error { return second(numbers.ReleaseIfExists(ctx, 1)) },
-		"redisson.Semaphore.TryAcquire":             func(ctx context.Context) error { return second(numbers.TryAcquire(ctx, 1, time.Hour)) },
-		"redisson.Semaphore.TrySetPermits":          func(ctx context.Context) error { return second(numbers.TrySetPermits(ctx, 3)) },
+		"redisson.PermitSemaphore.TryAcquire":       func(ctx context.Context) error { return testbed.ErrorOf(permits.TryAcquire(ctx, time.Hour, time.Hour)) },
+		"redisson.PermitSemaphore.TryAcquireN": func(ctx context.Context) error {
+			return testbed.ErrorOf(permits.TryAcquireN(ctx, 2, time.Hour, time.Hour))
+		},
+		"redisson.PermitSemaphore.TrySetPermits": func(ctx context.Context) error { return testbed.ErrorOf(permits.TrySetPermits(ctx, 3)) },
+		"redisson.PermitSemaphore.UpdateLease":   func(ctx context.Context) error { return testbed.ErrorOf(permits.UpdateLease(ctx, all.ID(), time.Hour)) },
+		"redisson.Semaphore.Acquire":             func(ctx context.Context) error { return numbers.Acquire(ctx, 1) },
+		"redisson.Semaphore.AddPermits":          func(ctx context.Context) error { return numbers.AddPermits(ctx, 1) },
+		"redisson.Semaphore.AvailablePermits":    func(ctx context.Context) error { return testbed.ErrorOf(numbers.AvailablePermits(ctx)) },
+		"redisson.Semaphore.Delete":              func(ctx context.Context) error { return testbed.ErrorOf(numbers.Delete(ctx)) },
+		"redisson.Semaphore.DrainPermits":        func(ctx context.Context) error { return testbed.ErrorOf(numbers.DrainPermits(ctx)) },
+		"redisson.Semaphore.Expire":              func(ctx context.Context) error { return testbed.ErrorOf(numbers.Expire(ctx, time.Hour)) },
+		"redisson.Semaphore.Release":             func(ctx context.Context) error { return numbers.Release(ctx, 1) },
+		"redisson.Semaphore.ReleaseIfExists":     func(ctx context.Context) error { return testbed.ErrorOf(numbers.ReleaseIfExists(ctx, 1)) },
+		"redisson.Semaphore.TryAcquire":          func(ctx context.Context) error { return testbed.ErrorOf(numbers.TryAcquire(ctx, 1, time.Hour)) },
+		"redisson.Semaphore.TrySetPermits":       func(ctx context.Context) error { return testbed.ErrorOf(numbers.TrySetPermits(ctx, 3)) },
 	}
 }
-
-func second[T any](_ T, err error) error { return err }
 
 // Each exported function that takes a context returns when the context ends, or before: while Redis
 // is silent, at once and when the connections are given up, and while Redis cannot be reached.

@@ -240,7 +240,6 @@ func (w words) number(name string) int {
 	return n
 }
 
-// happens lets one event happen.
 func (s *story) happens(event string) {
 	verb, rest, _ := strings.Cut(event, " ")
 	w := wordsOf(rest)
@@ -582,7 +581,6 @@ func (s *story) holds(who, verb string, w words, do func(ctx context.Context) (*
 	})
 }
 
-// context returns the context of a call.
 func (s *story) context(who, verb string, w words) context.Context {
 	ctx, of := s.Ctx, func(option string) *rlock.Hold { return s.calls[w.named[option]].hold }
 	switch {
@@ -681,7 +679,6 @@ func (s *story) lock(p *testbed.Peer, w words) testbed.Locker {
 	return p.Clients[0].NewLock(testbed.Key)
 }
 
-// options returns the options of an acquire.
 func (s *story) options(who string, w words) (options []rlock.AcquireOption) {
 	for word, option := range map[string]func(time.Duration) rlock.AcquireOption{
 		"wait": rlock.WithWait, "lease": rlock.WithLease, "max": rlock.WithMaxHold, "min": rlock.WithMinHold, "over": rlock.WithTakeover,

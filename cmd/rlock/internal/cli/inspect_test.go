@@ -25,7 +25,6 @@ func (s *site) hold(lock *rlock.Lock) *rlock.Hold {
 	return hold
 }
 
-// set sets a key.
 func (s *site) set(key, value string) {
 	s.t.Helper()
 	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, ForceSingleClient: true, DisableCache: true})

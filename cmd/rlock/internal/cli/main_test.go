@@ -139,7 +139,6 @@ func (s *site) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs the command to its end.
 func (s *site) run(stdin string, args ...string) (code int, stdout, stderr string) {
 	s.t.Helper()
 	return finish(s.t, s.command(args...), stdin)
