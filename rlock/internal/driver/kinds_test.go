@@ -84,8 +84,8 @@ func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
 	}
 }
 
-// What a red lock asks its parts: a call that makes one attempt does not count as one that waits,
-// and neither does one that waits for a silent server.
+// A red lock asks its parts for their state: a call that makes one attempt does not count as a
+// waiter, and neither does a call that waits for a silent server.
 func TestTheStateOfALockWhileACallAsksForIt(t *testing.T) {
 	for _, wait := range []time.Duration{0, contract.Forever} {
 		bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {

@@ -86,7 +86,7 @@ func Frees(t *testing.T, ctx context.Context, lock Locker) bool {
 	return freed
 }
 
-// Inspected is the state of the lock named Key, as the client reads it.
+// Inspected returns the state of the lock named Key, as the client reads it.
 func Inspected(t *testing.T, ctx context.Context, client *rlock.Client) inspect.Lock {
 	t.Helper()
 	i, err := inspect.Of(client).Lock(ctx, Key)
@@ -94,7 +94,7 @@ func Inspected(t *testing.T, ctx context.Context, client *rlock.Client) inspect.
 	return i
 }
 
-// PassedOn passes the hold on for so long, and returns the text that names it.
+// PassedOn passes the hold on for that time, and returns the text that names it.
 func PassedOn(t *testing.T, ctx context.Context, hold *rlock.Hold, within time.Duration) string {
 	t.Helper()
 	pass, err := hold.Pass(ctx, within)
@@ -102,7 +102,7 @@ func PassedOn(t *testing.T, ctx context.Context, hold *rlock.Hold, within time.D
 	return pass
 }
 
-// Succeed waits for these calls.
+// Succeed waits for these calls, which must not fail.
 func Succeed(t *testing.T, results ...<-chan error) {
 	t.Helper()
 	for _, result := range results {

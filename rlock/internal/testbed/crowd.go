@@ -16,8 +16,8 @@ import (
 )
 
 // Exclude runs sections in four goroutines for each of the locks, which are one lock, and in
-// several ways. It asserts that no two overlap: what the sections have in common is protected by
-// the lock alone, as the race detector sees, too.
+// several ways. It asserts that no two sections overlap: their common data is protected by the lock
+// alone, as the race detector sees, too.
 func (s *Site) Exclude(rounds int, locks ...Locker) {
 	s.T.Helper()
 	inside, sections := false, 0
@@ -65,14 +65,14 @@ func (s *Site) Exclude(rounds int, locks ...Locker) {
 
 const Queue = "rlock_queue:{orders:42}"
 
-// Die ends the client's connections and refuses others.
+// Die ends the client's connections and refuses new ones.
 func (p *Client) Die() {
 	p.Net.Refuse()
 	p.Net.Cut()
 	synctest.Wait()
 }
 
-// A crowd is clients that lock and unlock one name until it ends.
+// A crowd has clients that lock and unlock one name until it ends.
 type crowd struct {
 	s        *Site
 	stop     context.CancelFunc
@@ -98,7 +98,7 @@ func (c *crowd) End() {
 	}, Hang, time.Millisecond)
 }
 
-// NewCrowd starts so many clients, each with so many owners of the fair lock.
+// NewCrowd starts clients, each with a number of owners of the fair lock.
 func (s *Site) NewCrowd(clients, each int, changes ...func(*rlock.Config)) *crowd {
 	ctx, stop := context.WithCancel(s.Ctx)
 	c := &crowd{s: s, stop: stop}
@@ -130,12 +130,12 @@ func (f *Foreigner) Free() {
 
 const ForeignOwner = "4ea0a2a4-6f6f-4f7c-9d5c-2d8a3f9f1b11:7"
 
-// A Foreigner contends for the lock as a thread of Redisson does: it frees it after
-// each section, and waits for a message.
+// A Foreigner contends for the lock as a thread of Redisson does: it frees the lock after each
+// section, and waits for a message.
 type Foreigner struct {
 	*World
 	Channel  string
-	Holds    []string // the lock's hash while it has it
+	Holds    []string // the lock's hash while the foreigner holds it
 	Redis    rueidis.Client
 	Messages chan struct{}
 	Sections int
@@ -174,8 +174,8 @@ func (f *Foreigner) tries() bool {
 	return got == 1
 }
 
-// Contend takes the lock again and again until then. It tries at a message, late by
-// what lateness returns.
+// Contend takes the lock again and again until that time: it tries at a message, as late as
+// lateness returns.
 func (f *Foreigner) Contend(until time.Time, lateness func() time.Duration) {
 	for time.Now().Before(until) {
 		if f.tries() {
@@ -191,8 +191,8 @@ func (f *Foreigner) Contend(until time.Time, lateness func() time.Duration) {
 	}
 }
 
-// NeverPauses has the foreigner take the lock again as soon as it has freed it and ours that listen
-// have looked, until done says so.
+// NeverPauses has the foreigner take the lock again as soon as it has freed the lock and our
+// listening clients have looked, until done says so.
 func (f *Foreigner) NeverPauses(done func() bool) {
 	for holds := true; !done(); holds = f.tries() {
 		time.Sleep(Section)
@@ -203,8 +203,8 @@ func (f *Foreigner) NeverPauses(done func() bool) {
 	}
 }
 
-// Crowd has so many goroutines of the client take the lock again and again until
-// then, and returns how many sections they have when all is done.
+// Crowd has goroutines of the client take the lock again and again until that time, and returns a
+// function that waits for them and returns the number of their sections.
 func (p *Client) Crowd(goroutines int, w *World, until time.Time) (sections func() int) {
 	var all sync.WaitGroup
 	n := 0 // the lock protects it
@@ -225,7 +225,7 @@ func (p *Client) Crowd(goroutines int, w *World, until time.Time) (sections func
 	}
 }
 
-// Punctual is the shortest time in which the events of one moment come before.
+// Punctual is the shortest lateness: the events of one moment come first.
 func Punctual() time.Duration { return time.Microsecond }
 
 // Take takes the lock for the foreigner as soon as a try finds it free, with a millisecond
@@ -239,5 +239,5 @@ func (f *Foreigner) Take() time.Duration {
 }
 
 // Section is the length of the sections here: long enough for the mirror of a hand-off to be
-// answered before the next one.
+// answered before the next hand-off.
 const Section = 2 * time.Millisecond

@@ -32,19 +32,19 @@ type Locker interface {
 	ForceUnlock(ctx context.Context) (bool, error)
 }
 
-// A Kind is one kind of lock under test. To test another one, add a row to kinds: every test
-// that begins with eachKind runs over it on servers, and every test that begins with
-// eachVirtualKind in virtual time.
+// A Kind is one kind of lock under test. To test another one, add a row to kinds: every test that
+// begins with EachKind runs over it on servers, and every test that begins with EachVirtualKind in
+// virtual time.
 type Kind struct {
 	Name string
 	// lock returns the lock of that name, in a process that has a client of each server.
 	Lock func(clients []*rlock.Client, name string) Locker
-	// rival returns a lock that excludes the lock under test: by default the lock itself, or
-	// one of another kind. It must be another one where owners share the lock.
+	// rival returns a lock that excludes the lock under test: by default the lock itself, or a lock
+	// of another kind. It must be another lock where owners share the lock.
 	rival func(clients []*rlock.Client, name string) Locker
 	// servers is the number of independent servers; 0 is one.
 	Servers int
-	// where tells on which servers the tests run. The plain lock runs on all, the other kinds
+	// where names the servers on which the tests run. The plain lock runs on all, the other kinds
 	// where they differ from it.
 	where []redistest.Kind
 	// keys returns the keys of the lock in Redis; by default its name.
@@ -159,7 +159,7 @@ func EachKind(t *testing.T, run func(t *testing.T, s *Subject)) {
 	}
 }
 
-// besideAnother reports whether the row tests a lock against one of another kind.
+// besideAnother reports whether the row tests a lock against a lock of another kind.
 func (k Kind) besideAnother() bool { return k.rival != nil && k.Name != "read" }
 
 // A Process has the clients of one process: one for each server.
@@ -168,7 +168,7 @@ type Process struct {
 	Clients []*rlock.Client
 }
 
-// NewProcess returns a new one, whose clients are closed when the test ends.
+// NewProcess returns a new Process, whose clients are closed when the test ends.
 func (s *Subject) NewProcess(changes ...func(*rlock.Config)) *Process {
 	s.T.Helper()
 	p := &Process{kind: s.KindOfLock}
@@ -271,8 +271,8 @@ func (s *Site) NewFencedLock(changes ...func(*rlock.Config)) *rlock.Lock {
 	return s.NewClient(changes...).NewFencedLock(Key)
 }
 
-// LocksOf returns the constructors of the locks named Key of these kinds, of all that have one key
-// if there is none. The semaphore has one permit.
+// LocksOf returns the constructors of the locks named Key of these kinds; without an argument, of
+// all kinds of one key. The semaphore has one permit.
 func LocksOf(kinds ...string) map[string]func(*rlock.Client) *rlock.Lock {
 	locks := map[string]func(*rlock.Client) *rlock.Lock{
 		"plain":     func(c *rlock.Client) *rlock.Lock { return c.NewLock(Key) },
@@ -288,7 +288,7 @@ func LocksOf(kinds ...string) map[string]func(*rlock.Client) *rlock.Lock {
 	return locks
 }
 
-// RivalOf returns the constructor of the lock that keeps the holder of a lock of that kind out.
+// RivalOf returns the constructor of the lock that excludes the holder of a lock of that kind.
 func RivalOf(kind string) func(*rlock.Client) *rlock.Lock {
 	if kind == "read" {
 		kind = "write"
@@ -296,10 +296,10 @@ func RivalOf(kind string) func(*rlock.Client) *rlock.Lock {
 	return LocksOf()[kind]
 }
 
-// modes is what the keys of a kind's queue and of its channels end with.
+// modes has the endings of the keys of a kind's queue and of its channels.
 var modes = map[string]string{"write": "rw", "read": "rw", "semaphore": "sem"}
 
-// ModeOf returns what the keys of the queue of a kind end with.
+// ModeOf returns the ending of the keys of a kind's queue.
 func ModeOf(kind string) string { return modes[kind] }
 
 const RWChannel = "redisson_rwlock:{orders:42}"

@@ -82,9 +82,9 @@ func GoroutineID() string {
 type Site struct {
 	*redistest.Server
 	T       *testing.T
-	Ctx     context.Context  // of a wait that should end by itself
+	Ctx     context.Context  // the context of a wait that should end by itself
 	Outside rueidis.Client   // a client that sends other commands than locks
-	each    []rueidis.Client // the same for each data node, see nodes
+	each    []rueidis.Client // the same for each data node
 }
 
 func Everywhere(t *testing.T, run func(t *testing.T, s *Site)) {
@@ -163,7 +163,7 @@ func (s *Site) Do(command, name string, args ...string) rueidis.RedisResult {
 	return s.Outside.Do(s.Ctx, s.Outside.B().Arbitrary(command).Keys(name).Args(args...).Build())
 }
 
-// Number is do for a command that answers with a number.
+// Number is Do for a command that answers with a number.
 func (s *Site) Number(command, name string, args ...string) int64 {
 	s.T.Helper()
 	n, err := s.Do(command, name, args...).AsInt64()
@@ -211,8 +211,8 @@ func (s *Site) EachNode() []rueidis.Client {
 	return s.each
 }
 
-// await returns when the condition is met. If it is not, the test fails, and says what there is in
-// place of it.
+// await returns when the condition is met. If it is not, the test fails, and says what there is
+// instead.
 func (s *Site) await(met func() bool, otherwise func() string) {
 	s.T.Helper()
 	for end := time.Now().Add(Hang); !met(); time.Sleep(time.Millisecond) {
@@ -416,7 +416,7 @@ func (s *Site) Limited(rules ...string) rlock.Config {
 	option := s.Options()
 	option.Username, option.Password = user, "secret"
 	option.Dialer.Timeout = Hang // but Close does not wait for a refused release until its lease ends
-	// The lease is long enough to be kept while many rehearse on a machine that is busy.
+	// The lease is long enough to be kept while many users rehearse on a busy machine.
 	return rlock.Config{Redis: option, Lease: 3 * time.Second, Logger: Quiet}
 }
 
@@ -503,8 +503,8 @@ func (s *Site) Rehearse(name string, config rlock.Config) (failed map[string]err
 	return failed
 }
 
-// nested returns when Redis shows both levels of the lock, or why the hold was lost. A renewal
-// that was sent before the second level shows one.
+// nested returns when Redis shows both levels of the lock, or why the hold was lost. A renewal that
+// was sent before the second level shows one level.
 func (s *Site) nested(hold *rlock.Hold, name string) error {
 	return s.whileHeld(hold, func() bool {
 		counts, err := s.Do("HVALS", name).AsStrSlice()
@@ -568,7 +568,7 @@ func (s *Site) Rights(lines ...string) (rules []string) {
 	return slices.DeleteFunc(rules, func(rule string) bool { return !strings.ContainsAny(rule[:1], "+~&") })
 }
 
-var users atomic.Int64 // that limited has made
+var users atomic.Int64 // the number of users that Limited has made
 
 // A Listener is subscribed to a lock's channel, as a Java waiter is.
 type Listener struct {

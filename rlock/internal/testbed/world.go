@@ -53,13 +53,13 @@ var Long = flag.Bool("long", false, "run the tests that have a longer form in th
 // lease to end.
 const atOnce = "6"
 
-// The suite is every test that begins with everywhere: it tests the lock on the embedded
-// server, a single Redis, one behind Sentinel, and a Cluster.
+// The suite is every test that begins with Everywhere: it tests the lock on the embedded server, a
+// single Redis, a Redis behind Sentinel, and a Cluster.
 
-// Hang is when a wait is taken for endless.
+// Hang is the time after which a wait is taken for endless.
 var Hang = redistest.Hang
 
-// Key is the name of the lock in tests that need only one, channel its channel.
+// Key is the name of the lock in tests that need only one, and Channel its channel.
 const (
 	Key     = "orders:42"
 	Channel = "redisson_lock__channel:{orders:42}"
@@ -217,7 +217,7 @@ func EachVirtualKind(t *testing.T, run func(t *testing.T, w *VirtualKind)) {
 // them, and a second ticket of an owner leaves the queue in the background.
 func (w *VirtualKind) Settle() { synctest.Wait() }
 
-// Drain is settle for releases too that the keeper sends, one batch in a millisecond.
+// Drain is Settle, also for releases that the keeper sends, one batch in a millisecond.
 func (w *VirtualKind) Drain() {
 	time.Sleep(2 * time.Millisecond)
 	synctest.Wait()
@@ -258,7 +258,7 @@ type Peer struct {
 	TestClients []*Client
 }
 
-// NewProcess returns a new one. The changes are made to the config of its clients.
+// NewProcess returns a new Peer. The changes are made to the config of its clients.
 func (w *VirtualKind) NewProcess(changes ...func(*rlock.Config)) *Peer {
 	w.T.Helper()
 	p := &Peer{Process: Process{kind: w.Kind}}
@@ -356,8 +356,8 @@ func Bubble(t *testing.T, run func(t *testing.T, w *World)) {
 	BubbleAlone(t, run)
 }
 
-// BubbleAlone is bubble for tests that look at state of the whole process, such as the number
-// of goroutines, and for several bubbles one after the other.
+// BubbleAlone is Bubble for tests that look at state of the whole process, such as the number of
+// goroutines, and for several bubbles one after the other.
 func BubbleAlone(t *testing.T, run func(t *testing.T, w *World)) {
 	t.Helper()
 	redistest.WithoutServer(t)
@@ -532,6 +532,6 @@ var Passing = []string{
 	"ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.",
 }
 
-// Unserved is logged of calls that wait while Redis refuses them, maybe for good: it is a
+// Unserved is logged for calls that wait while Redis refuses them, maybe for good: Redis is a
 // replica, or full.
 const Unserved = "rlock: Redis does not serve the calls for a lock, which go on trying"

@@ -109,8 +109,8 @@ func TestAWatchReadsAHundredLocksByOneCommand(t *testing.T) {
 	})
 }
 
-// The rights are those that docs/operations.md has for Inspect and Locks, with those of fenced locks
-// or without. A key of others does not hide the locks.
+// The rights are the ACL lines of docs/operations.md for Inspect and Locks, with and without the
+// line of fenced locks. A key of others does not hide the locks.
 func TestAWatchNeedsTheRightsToInspect(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))

@@ -53,7 +53,7 @@ func TestACheckPassesAndLeavesNothing(t *testing.T) {
 		assert.EqualValues(t, 2, calls["evalsha"], "all locks have one slot")
 		hold := testbed.Take(t, s.Ctx, client.NewLock("one"))
 		s.Forget()
-		require.NoError(t, hold.Release(s.Ctx)) // the server knows the script of releases, and not that of acquires
+		require.NoError(t, hold.Release(s.Ctx)) // the server knows the script of releases, but not of acquires
 		require.NoError(t, client.Check(s.Ctx))
 		assert.Empty(t, checkKeys(s))
 	})

@@ -267,8 +267,8 @@ func TestTheACLLineOfInspectIsEnoughAndEachRightOfItIsNeeded(t *testing.T) {
 	s.Number("DEL", "redisson_lock_token:{"+testbed.Key+"}")
 }
 
-// The rights beside those of a Lock as they stand in docs/operations.md are enough, and each of them
-// is needed, but for some of those that wait.
+// The rights that docs/operations.md has beside the rights of a Lock are enough, and each of them
+// is needed, except for some rights of waiters.
 func TestTheRightsBesideThoseOfALock(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))
@@ -325,7 +325,7 @@ func TestTheRightsBesideThoseOfALock(t *testing.T) {
 	}
 }
 
-// So are those to look at synchronizers.
+// The rights to inspect synchronizers are enough and needed, too.
 func TestTheRightsToInspectSynchronizers(t *testing.T) {
 	t.Parallel()
 	s := testbed.At(t, redistest.Standalone(t))
@@ -385,7 +385,7 @@ func rehearsed(s *testbed.Site, c *redisson.Client) error {
 	return nil
 }
 
-// both waits, and does what ends the wait.
+// both begins the wait, and calls then, which ends it.
 func both(ctx context.Context, wait func(ctx context.Context) error, then func() error) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -398,14 +398,14 @@ func both(ctx context.Context, wait func(ctx context.Context) error, then func()
 	return <-done
 }
 
-// A rotation is a user of the server whose password changes, and what clients take it for.
+// A rotation is a user of the server whose password changes, with the password that clients use.
 type rotation struct {
 	*testbed.Site
 	password atomic.Pointer[string]
 	asked    atomic.Int64
 }
 
-// change replaces the password of the server and that of the clients. No connection is closed.
+// change replaces the password on the server and in the clients. No connection is closed.
 func (r *rotation) change(password string) {
 	r.add(password)
 	r.drop(password)
@@ -561,7 +561,7 @@ func TestNeitherLogsNorErrorsNameTheUserOrThePassword(t *testing.T) {
 // Messages of a forger: a user of the same Redis who may publish on a client's channel of a lock.
 // It knows the client's id, the lock's name, and tenures that the client has had.
 
-// A forgery is a lock of one kind, and what a forger needs to know of it.
+// A forgery is a lock of one kind, with what a forger needs to know.
 type forgery struct {
 	lock  func(*rlock.Client) *rlock.Lock
 	turns string // the part behind the lock's tag in the names of its channels
