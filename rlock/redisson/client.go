@@ -258,8 +258,8 @@ func (o *object) named(err error) error { return fmt.Errorf("rlock: redisson %q:
 
 // number executes a script that replies with an integer.
 func (o *object) number(ctx context.Context, s *wire.Script, keys []string, args ...string) (n int64, err error) {
-	reply, f, err := o.call(ctx, s, keys, args...)
-	if f != executed || err != nil {
+	reply, _, err := o.call(ctx, s, keys, args...)
+	if err != nil {
 		return 0, err
 	}
 	if n, err = reply.AsInt64(); err != nil {

@@ -123,6 +123,14 @@ func TestAPermitFollowsItsClient(t *testing.T) {
 		require.True(p, must(p.here.UpdateLease(p.Ctx, one.ID(), 0)))
 		time.Sleep(10 * time.Minute)
 		require.NoError(p, one.Err(), "it does not end")
+		require.NoError(p, one.Extend(p.Ctx, time.Minute))
+		require.NoError(p, one.Extend(p.Ctx, time.Hour))
+		time.Sleep(10 * time.Minute)
+		p.AnswerScripts("NOPERM no permission")
+		require.ErrorIs(p, one.Extend(p.Ctx, time.Minute), rlock.ErrNoPermission)
+		p.AnswerScripts("")
+		time.Sleep(10 * time.Minute)
+		require.NoError(p, one.Err(), "its lease is the one before")
 		require.NoError(p, one.Extend(p.Ctx, 0)) // the watchdog keeps it
 		time.Sleep(10 * time.Minute)
 		require.NoError(p, one.Err())
@@ -208,15 +216,17 @@ func TestAServerIsSilentAboutAPermit(t *testing.T) {
 	})
 }
 
-// A renewal that fails is repeated soon.
+// A renewal that fails is repeated: soon, or after a tenth of the lease if waiting does not cure it.
 func TestAPermitOutlastsAServerThatRefuses(t *testing.T) {
 	withPermits(t, 2, func(p *permits) {
-		for _, refusal := range []string{"LOADING Redis is loading the dataset in memory", "NOPERM no permission"} {
+		for refusal, soon := range map[string]bool{"LOADING Redis is loading the dataset in memory": true, "NOPERM no permission": false} {
 			one := p.take(0)
 			time.Sleep(9 * time.Second)
 			p.AnswerScripts(refusal)
 			time.Sleep(5 * time.Second)
 			p.AnswerScripts("")
+			time.Sleep(1200 * time.Millisecond)
+			assert.Equal(p, soon, p.left(one) > 20*time.Second, refusal)
 			time.Sleep(time.Minute)
 			require.NoError(p, one.Err(), refusal)
 		}
@@ -232,6 +242,11 @@ func TestAPermitIsReleasedOnceItsServerIsReady(t *testing.T) {
 		p.AnswerScripts("")
 		time.Sleep(10 * time.Second)
 		p.free(1)
+
+		other := must(p.there.Acquire(p.Ctx, time.Hour))
+		p.AnswerScripts("LOADING Redis is loading the dataset in memory")
+		time.AfterFunc(time.Second, func() { p.AnswerScripts("") })
+		require.True(p, must(p.here.Release(p.Ctx, other.ID())), "of another process, by a call that waits")
 	})
 }
 

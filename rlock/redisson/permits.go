@@ -171,7 +171,7 @@ func (s *PermitSemaphore) release(ctx context.Context, raws ...string) (n int, e
 	}
 	held, f, lost, err := s.repeat(ctx, r.Patience, release)
 	switch {
-	case f == executed && err == nil && lost:
+	case err == nil && lost:
 		return len(raws), nil
 	case longest == 0, f != notNow && f != unknown:
 		return int(held), err

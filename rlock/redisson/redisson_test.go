@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"math"
 	"net"
 	"strconv"
@@ -501,13 +502,13 @@ func TestAPermitIsNotTakenAgainAtOnceWhileOthersWait(t *testing.T) {
 	}
 }
 
-// A release begins a turn if it puts this process ahead of the others, and does not prolong one.
-func TestWhenATurnBegins(t *testing.T) {
+// A release begins a turn if it puts this process ahead of the others, and does not prolong one. A
+// release of another process ends it, also after messages of this process were lost.
+func TestWhenATurnBeginsAndEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *testbed.World) {
-		here, there := redisson.New(w.NewClient().Client).Semaphore("s"), redisson.New(w.NewClient().Client).Semaphore("s")
-		for _, listens := range []*redisson.Semaphore{here, there} {
-			require.False(t, must(listens.TryAcquire(w.Ctx, 1, time.Millisecond)))
-		}
+		client, name := w.NewClient(), "a}b" // which is good enough for a single server
+		here, there := redisson.New(client.Client).Semaphore(name), redisson.New(w.NewClient().Client).Semaphore(name)
+		listens := func(s *redisson.Semaphore) { require.False(t, must(s.TryAcquire(w.Ctx, 100, time.Millisecond))) }
 		releases := func(by *redisson.Semaphore) {
 			require.NoError(t, by.Release(w.Ctx, 1))
 			synctest.Wait()
@@ -518,15 +519,30 @@ func TestWhenATurnBegins(t *testing.T) {
 			require.NoError(t, here.Acquire(w.Ctx, 1))
 			assert.Equal(t, want, time.Since(began))
 		}
+		listens(here)
+		releases(here) // which no other process hears
+		listens(there)
+		releases(here)
+		takesAfter(10 * time.Millisecond)
+		time.Sleep(time.Second) // until a turn that nobody used counts no more
 		releases(here)
 		releases(there) // as many
 		releases(there) // one more
 		releases(here)  // as many
 		takesAfter(0)
+		client.Net.Rule(network.Deaf)
 		releases(here)
 		time.Sleep(4 * time.Millisecond)
 		releases(here)
 		takesAfter(6 * time.Millisecond)
+
+		client.Net.Rule(nil)
+		client.Net.Cut()
+		time.Sleep(time.Second)
+		listens(here)
+		releases(here)
+		releases(there)
+		takesAfter(0)
 	})
 }
 
@@ -718,51 +734,38 @@ func TestWithTheKitALazyClientPublishesByTheFamilyOfItsServer(t *testing.T) {
 	})
 }
 
-// A key of that name may hold a text that is no number.
-func TestWithTheKitATextIsNoSynchronizer(t *testing.T) {
-	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
-		c, ctx := redisson.New(server.Client()), t.Context()
-		require.NoError(t, server.Miniredis().Set("settings", "dark"))
-		s, p, l := c.Semaphore("settings"), c.PermitSemaphore("settings"), c.CountDownLatch("settings")
-		for call, do := range map[string]func() error{
-			"Semaphore.Acquire":          func() error { return s.Acquire(ctx, 1) },
-			"Semaphore.Release":          func() error { return s.Release(ctx, 1) },
-			"Semaphore.ReleaseIfExists":  func() error { _, err := s.ReleaseIfExists(ctx, 1); return err },
-			"Semaphore.DrainPermits":     func() error { _, err := s.DrainPermits(ctx); return err },
-			"Semaphore.AvailablePermits": func() error { _, err := s.AvailablePermits(ctx); return err },
-			"PermitSemaphore.Acquire":    func() error { _, err := p.Acquire(ctx, 0); return err },
-			"PermitSemaphore.Permits":    func() error { _, err := p.Permits(ctx); return err },
-			"PermitSemaphore.SetPermits": func() error { return p.SetPermits(ctx, 3) },
-			"PermitSemaphore.AddPermits": func() error { return p.AddPermits(ctx, 3) },
-			"CountDownLatch.Await":       func() error { return l.Await(ctx) },
-			"CountDownLatch.Count":       func() error { _, err := l.Count(ctx); return err },
-			"CountDownLatch.CountDown":   func() error { return l.CountDown(ctx) },
-		} {
-			began := time.Now()
-			assert.ErrorIs(t, do(), rlock.ErrWrongType, call)
-			assert.Less(t, time.Since(began), time.Second, call)
-		}
-		assert.Equal(t, "dark", must(server.Miniredis().Get("settings")))
-	})
-}
-
-// Redis counts with no number that has leading zeros, or too many digits. A permit that has ended
-// is not taken out then, since it could not be given back.
-func TestANumberThatRedisRefusesIsNone(t *testing.T) {
+// A key of that name may hold a text that is no number, or one with which Redis does not count: with
+// leading zeros, or too many digits. A permit that has ended is not taken out then, since it could
+// not be given back.
+func TestATextThatIsNoNumber(t *testing.T) {
 	onServers(t, func(t *testing.T, c *redisson.Client, p *program) {
-		s, permits, ctx := c.Semaphore("p"), c.PermitSemaphore("p"), p.ctx
+		s, permits, l, ctx := c.Semaphore("p"), c.PermitSemaphore("p"), c.CountDownLatch("p"), p.ctx
 		p.do("ZADD", "{p}:timeout", "1", "0123456789abcdef") // has ended
-		for _, text := range []string{"01", "-0", "-01", "00", "123456789012345678901"} {
+		for i, text := range []string{"dark", "01", "-0", "-01", "00", "123456789012345678901"} {
 			p.do("SET", "p", text)
-			for call, do := range map[string]func() error{
+			calls := map[string]func() error{
 				"Semaphore.Acquire":       func() error { return s.Acquire(ctx, 1) },
 				"Semaphore.DrainPermits":  func() error { _, err := s.DrainPermits(ctx); return err },
 				"PermitSemaphore.Acquire": func() error { _, err := permits.Acquire(ctx, 0); return err },
 				"PermitSemaphore.Permits": func() error { _, err := permits.Permits(ctx); return err },
-			} {
+			}
+			if i == 0 {
+				maps.Copy(calls, map[string]func() error{
+					"Semaphore.Release":          func() error { return s.Release(ctx, 1) },
+					"Semaphore.ReleaseIfExists":  func() error { _, err := s.ReleaseIfExists(ctx, 1); return err },
+					"Semaphore.AvailablePermits": func() error { _, err := s.AvailablePermits(ctx); return err },
+					"PermitSemaphore.SetPermits": func() error { return permits.SetPermits(ctx, 3) },
+					"PermitSemaphore.AddPermits": func() error { return permits.AddPermits(ctx, 3) },
+					"CountDownLatch.Await":       func() error { return l.Await(ctx) },
+					"CountDownLatch.Count":       func() error { _, err := l.Count(ctx); return err },
+					"CountDownLatch.CountDown":   func() error { return l.CountDown(ctx) },
+				})
+			}
+			for call, do := range calls {
 				assert.ErrorIs(t, do(), rlock.ErrWrongType, "%s with %q", call, text)
 				assert.Equal(t, "1", p.do("ZCARD", "{p}:timeout"), "%s with %q", call, text)
 			}
+			assert.Equal(t, text, must(p.redis.Do(ctx, p.redis.B().Get().Key("p").Build()).ToString()))
 		}
 	})
 }
