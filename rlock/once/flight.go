@@ -52,8 +52,7 @@ type flight struct {
 	looks   int       // the number of looks that have begun
 	run     *run      // the run whose value is not stored yet, or nil
 	over    bool      // there is no caller, and no run that has to finish
-	first   reading   // the first reading of Redis' clock
-	last    reading   // the last reading
+	last    reading   // the last reading of Redis' clock
 	trouble trouble   // the last error of Redis
 }
 
@@ -74,7 +73,7 @@ func (f *flight) add(c *caller) bool {
 	if f.over || f.g.ctx.Err() != nil {
 		return false
 	}
-	c.floor = earlier(f.first.at(c.asked), f.last.at(c.asked))
+	c.floor = f.last.at(c.asked)
 	c.place, c.before, c.looks = f.callers.PushBack(c), f.runs, f.looks
 	return true
 }
@@ -172,9 +171,6 @@ func (f *flight) noteClock(r reading) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.first.clock == 0 {
-		f.first = r
-	}
 	f.last = r
 	f.each(func(c *caller) { c.floor = earlier(c.floor, r.at(c.asked)) })
 }

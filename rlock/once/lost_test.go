@@ -225,6 +225,23 @@ func TestARefusedStoreIsAnErrorThatNamesTheKey(t *testing.T) {
 	})
 }
 
+// A lone caller has its value although no attempt to store it again is allowed.
+func TestALoneCallerHasAValueThatMayNotBeStoredAgain(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := start(w, once.Options{})
+		p.warm(w, start(w, once.Options{}))
+		var runs atomic.Int32
+		p.away("the value", network.Request)
+		ends := p.asks(w.Ctx, 1, takes(time.Second, "the value", &runs))
+		time.Sleep(2 * time.Second)
+		w.AnswerScripts("NOPERM No permissions to access a key")
+		p.client.Net.Rule(nil)
+		e := <-ends
+		require.NoError(t, e.err)
+		assert.Equal(t, "the value", e.value)
+	})
+}
+
 // A user may lose any right while a function runs. Whatever the scripts are refused, no hash of a
 // value stays without an expiry.
 func TestARightThatIsLostLeavesNothingForEver(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -183,6 +184,11 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(began))
 		assert.Equal(t, http.StatusOK, <-first, "it waits for its own handler")
 
+		optional := start(t, redis, idempotent.Options{Optional: true, Prefix: "optional:"}, pay)
+		for _, may := range []string{"", "", key, key} {
+			assert.Equal(t, http.StatusCreated, optional.post(may, "7").Code)
+		}
+		assert.EqualValues(t, 3, optional.runs.Load())
 	})
 }
 
@@ -233,7 +239,7 @@ func TestAKeyWithoutQuotesIsTheSame(t *testing.T) {
 func TestARouteBehindAStrippedPrefixHasKeysOfItsOwn(t *testing.T) {
 	echo := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RequestURI) }
 	bubble(t, idempotent.Options{}, echo, func(t *testing.T, _ *rlocktest.Server, a, _ *server) {
-		for _, target := range []string{"/charge/42", "/refund/42", "/refund/%34%32"} {
+		for _, target := range []string{"/charge/42", "/refund/42", "/refund/%34%32", "/charge/a://b/", "/refund/a://b/"} {
 			prefix := target[:len("/charge")]
 			stripped := http.StripPrefix(prefix, a.Handler)
 			for range 2 {
@@ -249,7 +255,7 @@ func TestARouteBehindAStrippedPrefixHasKeysOfItsOwn(t *testing.T) {
 		w := httptest.NewRecorder()
 		a.ServeHTTP(w, r)
 		assert.Equal(t, "/charge/42", w.Body.String(), "that of the first")
-		assert.EqualValues(t, 3, a.runs.Load())
+		assert.EqualValues(t, 5, a.runs.Load())
 	})
 }
 
@@ -402,6 +408,12 @@ func TestAMarkIsClearedWhenRedisIsThereAgain(t *testing.T) {
 		code = http.StatusCreated
 		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
 		assert.EqualValues(t, 2, s.runs.Load())
+
+		code = http.StatusServiceUnavailable
+		assert.Equal(t, http.StatusServiceUnavailable, s.post(`"other"`, "7").Code)
+		time.AfterFunc(time.Second, func() { redis.Heal(s.client) })
+		s.Close()
+		assert.Equal(t, 1, strings.Count(fmt.Sprint(redis.Miniredis().Keys()), ":began"), "when Close returns, only the first request has one")
 	})
 }
 
@@ -702,7 +714,7 @@ func TestLongResponsesArePassedOnAndNotKept(t *testing.T) {
 		<-goOn
 		_, _ = io.WriteString(w, "z")
 	}
-	bubble(t, idempotent.Options{MostResponse: 100}, long, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+	bubble(t, idempotent.Options{MostResponse: 100}, long, func(t *testing.T, redis *rlocktest.Server, a, b *server) {
 		goOn = make(chan struct{})
 		r, w, served := a.request(key, "7"), httptest.NewRecorder(), make(chan struct{})
 		go func() {
@@ -718,6 +730,9 @@ func TestLongResponsesArePassedOnAndNotKept(t *testing.T) {
 		assert.Equal(t, 102, w.Body.Len())
 		assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
 		assert.Zero(t, b.runs.Load())
+		for _, name := range redis.Miniredis().Keys() {
+			assert.Less(t, len(redis.Miniredis().HGet(name, "v")), 100, "the body is not stored")
+		}
 	})
 }
 
@@ -751,6 +766,7 @@ func TestTheHeaderOfOuterHandlersIsJoined(t *testing.T) {
 	handler := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Vary", "Accept")
 		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Content-Language", "de")
 		w.Header().Del("X-Powered-By")
 		w.Header()["Content-Type"] = nil
 		_, _ = io.WriteString(w, "it")
@@ -762,9 +778,13 @@ func TestTheHeaderOfOuterHandlersIsJoined(t *testing.T) {
 			w.Header().Set("Cache-Control", "private")
 			w.Header().Set("X-Powered-By", "outer")
 			w.Header().Set("X-Request-Id", fmt.Sprint(id))
+			if id > 0 {
+				w.Header().Set("Content-Language", "en")
+			}
 			s.ServeHTTP(w, s.request(key, "7"))
 			assert.Equal(t, []string{"Origin", "Accept"}, w.Header().Values("Vary"))
 			assert.Equal(t, []string{"no-store"}, w.Header().Values("Cache-Control"))
+			assert.Equal(t, []string{"de"}, w.Header().Values("Content-Language"))
 			assert.Empty(t, w.Header().Values("X-Powered-By"))
 			assert.Equal(t, fmt.Sprint(id), w.Header().Get("X-Request-Id"))
 			assert.Contains(t, w.Header(), "Content-Type", "it is not to be guessed")
@@ -791,17 +811,25 @@ func TestAnInvalidStatusIsRefusedAtOnce(t *testing.T) {
 
 // A panic after its client has left is logged where the server logs the others.
 func TestAPanicAfterTheClientHasLeftIsLogged(t *testing.T) {
-	for value, logged := range map[any]bool{"a late panic": true, http.ErrAbortHandler: false} {
-		late := func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second); panic(value) }
+	var text strings.Builder
+	own := log.New(&text, "", 0)
+	log.SetOutput(&text)
+	defer log.SetOutput(os.Stderr)
+	for _, x := range []struct {
+		value  any
+		log    *log.Logger
+		logged bool
+	}{{"a late panic", own, true}, {"a late panic", nil, true}, {http.ErrAbortHandler, own, false}} {
+		late := func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second); panic(x.value) }
 		bubble(t, idempotent.Options{}, late, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
-			var text strings.Builder
-			ctx := context.WithValue(context.Background(), http.ServerContextKey, &http.Server{ErrorLog: log.New(&text, "", 0)})
+			text.Reset()
+			ctx := context.WithValue(context.Background(), http.ServerContextKey, &http.Server{ErrorLog: x.log})
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			a.post(key, "7", func(r *http.Request) { *r = *r.WithContext(ctx) })
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			assert.Equal(t, logged, strings.Contains(text.String(), fmt.Sprint(value)), text.String())
+			assert.Equal(t, x.logged, strings.Contains(text.String(), fmt.Sprint(x.value)), text.String())
 			assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code, "the outcome is unknown")
 		})
 	}

@@ -124,6 +124,17 @@ func TestOutcomes(t *testing.T) {
 		outcome: "a response is kept",
 		before:  func(s setup) { s.a.post(key, "7") },
 		handler: lasts, status: 202, later: 202,
+	}, {
+		outcome: "a response is kept", // by something else
+		before: func(s setup) {
+			s.a.post(key, "7")
+			for _, name := range s.redis.Miniredis().Keys() {
+				if strings.HasSuffix(name, ":once") {
+					s.redis.Miniredis().HSet(name, "v", "no record")
+				}
+			}
+		},
+		handler: lasts, status: 500, text: "cannot be read", later: 500,
 	}} {
 		t.Run(x.outcome, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
