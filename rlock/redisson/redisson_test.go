@@ -393,6 +393,8 @@ func TestSynchronizersAreInspected(t *testing.T) {
 		assert.Empty(t, number.Kind, "it may be a latch")
 		assert.EqualValues(t, 5, number.Number)
 		assert.Equal(t, rlock.NoExpiry, number.Lease)
+		must(p.Expire(ctx, time.Hour))
+		assert.InDelta(t, time.Hour, must(c.Inspect(ctx, "p{a}")).Lease, float64(time.Minute))
 		one := must(p.Acquire(ctx, time.Hour))
 		two := must(p.Acquire(ctx, 0))
 		require.True(t, must(p.UpdateLease(ctx, two.ID(), 0)))
