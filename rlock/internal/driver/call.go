@@ -28,6 +28,7 @@ type Request struct {
 	Way    contract.Way       // the way in which the lock was acquired
 	Caller uint64             // the goroutine of the caller, if that is not the owner; 0 if it is not known
 	Unless *wire.Condition    // the condition of Answer, or nil
+	missed missedTurn         // the zero value unless the call has missed its turn
 
 	// Quit, once closed, ends the wait in the same way as the end of the wait's time. It does not
 	// end a single attempt. It may be nil.

@@ -80,7 +80,7 @@ func (n *Name) Event(o contract.Owner, shared bool) contract.Event {
 func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited time.Duration, contended bool) {
 	if c.Observer.On() && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
-		e.Way, e.Waited, e.Contended = req.Way, waited, contended
+		e.Way, e.Waited, e.Contended = req.Way, req.missed.waited+waited, req.missed.contended || contended
 		c.Observer.Acquired.Tell(ctx, e)
 	}
 }
@@ -89,7 +89,7 @@ func (c *Client) tellAcquired(ctx context.Context, n *Name, req *Request, waited
 func (c *Client) tellNotAcquired(ctx context.Context, n *Name, req *Request, err error, waited time.Duration, contended bool) error {
 	if c.Observer.On() && req.Whole == nil {
 		e := n.Event(req.Owner, req.Shared)
-		e.Err, e.Waited, e.Contended = err, waited, contended
+		e.Err, e.Waited, e.Contended = err, req.missed.waited+waited, req.missed.contended || contended
 		hook := c.Observer.GaveUp
 		if errors.Is(err, contract.ErrAnswered) {
 			hook = c.Observer.Answered

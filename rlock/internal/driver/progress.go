@@ -247,12 +247,21 @@ func (c *Client) awaitTold(n *Name, w *waiter) (missed bool) {
 	return missed
 }
 
+// A missedTurn is what a call did before it missed its turn: the Observer is told of one call.
+type missedTurn struct {
+	waited    time.Duration
+	contended bool // the Observer was told that the call waits
+}
+
 // waitAgain waits for the lock once more, after the call has missed its turn.
 func (c *Client) waitAgain(ctx context.Context, n *Name, w *waiter) error {
-	req, h := w.req, w.hold
+	req, h, waited := w.req, w.hold, time.Duration(c.clock.now().Time.Since(w.Began))
+	req.missed = missedTurn{req.missed.waited + waited, req.missed.contended || w.waits}
 	if req.Wait < contract.Forever {
-		req.Wait = max(req.Wait-time.Duration(c.clock.now().Time.Since(w.Began)), 0)
+		req.Wait = max(req.Wait-waited, 0)
 	}
+	s := c.shardOf(n)
+	s.glance(func() { s.counts.Waited += waited - w.waited }) // the grant has counted w.waited already
 	c.recycle(w)
 	return c.acquire(ctx, n, &req, h)
 }

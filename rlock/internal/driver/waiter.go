@@ -242,7 +242,7 @@ func (l *lockState) exitToSleep(ctx context.Context, w *waiter, at core.Time) co
 		at = min(at, w.toldAt.After(tellTime))
 	}
 	l.shard.exit(l)
-	if begins && c.Observer.On() && w.req.Whole == nil {
+	if begins && c.Observer.On() && w.req.Whole == nil && !w.req.missed.contended {
 		c.Observer.Waiting.Tell(ctx, n.Event(w.req.Owner, w.req.Shared))
 	}
 	return at
