@@ -281,9 +281,6 @@ func (g *generator) options(l Lock) (all []Choice) {
 		if o.name == "WithTakeover" {
 			g.takes++
 			from = &generator{Rand: rand.New(rand.NewPCG(g.takes, 63))}
-			if g.world.Outside { // in torture no process knows the calls of the others
-				continue
-			}
 		}
 		if from.in(in) {
 			all = append(all, o.draw(from, l))

@@ -29,9 +29,6 @@ var uncalled = map[string]string{
 	"inspect.Site.String":    "for people",
 	"inspect.Lock.KindName":  "for people",
 
-	"inspect.Inspector.LetThrough": "tests/losses and explore have it",
-	"inspect.ErrNotLetThrough":     "as LetThrough",
-
 	"rlock.ErrPassed": "the cause of the end of a hold, which is an ErrNotHeld",
 }
 
