@@ -78,6 +78,7 @@ func TestALockOfRedissonIsTakenOverByForce(t *testing.T) {
 			if options == nil {
 				shown := awaitWaiters(t, s.Ctx, operator, 1)
 				require.NoError(t, operator.LetThrough(s.Ctx, shown, shown.Queue[0], 100*time.Millisecond))
+				assert.Zero(t, s.Number("HEXISTS", testbed.Key, testbed.ForeignOwner), "it returns when the caller has the lock")
 			}
 			require.NoError(t, redistest.Await(t, takes))
 			assert.Zero(t, s.Number("HEXISTS", testbed.Key, testbed.ForeignOwner))
