@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func isUsers(stack string) bool {
 	for i := 1; i+1 < len(lines); i += 2 {
 		name := strings.TrimPrefix(lines[i], "created by ")
 		file := strings.TrimPrefix(lines[i+1], "\t")
-		known := strings.HasPrefix(file, goroot) || strings.HasPrefix(file, "_testmain.go") ||
+		known := isStandard(file) || strings.HasPrefix(file, "_testmain.go") ||
 			slices.ContainsFunc(libraries, func(library string) bool { return strings.HasPrefix(name, library) })
 		if !known {
 			return true
@@ -98,13 +99,28 @@ func isUsers(stack string) bool {
 	return false
 }
 
-// goroot begins the names of the files of the standard library.
+// isStandard reports whether a file is one of the standard library.
+func isStandard(file string) bool {
+	if goroot != "" {
+		return strings.HasPrefix(file, goroot)
+	}
+	root, _, _ := strings.Cut(file, "/")
+	return !strings.Contains(root, ".") && !strings.HasPrefix(file, module+"/")
+}
+
+// goroot begins the names of the files of the standard library. It is empty in a program built with
+// -trimpath, where a file is named by its import path.
 var goroot = func() string {
 	function := runtime.FuncForPC(reflect.ValueOf(runtime.GC).Pointer())
 	file, _ := function.FileLine(function.Entry())
-	root, _, found := strings.Cut(file, "runtime/")
-	if !found || root == "" { // built with -trimpath
-		return "runtime/"
-	}
+	root, _, _ := strings.Cut(file, "runtime/")
 	return root
+}()
+
+// module is the path of the main module, whose first element need not have a dot.
+var module = func() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Path
+	}
+	return ""
 }()

@@ -344,7 +344,7 @@ func TestATestInABubbleThatHangsPanics(t *testing.T) {
 		users, libraries, found := strings.Cut(text, " goroutines of libraries:")
 		require.True(t, found)
 		assert.Contains(t, users, "rlocktest_test.proceedWith(", "where it hangs")
-		assert.NotContains(t, users, "inmemory", "the goroutines of the kit come later")
+		assert.NotContains(t, users, "miniredis", "the goroutines of the kit come later")
 		assert.Contains(t, libraries, "miniredis")
 		return
 	}
