@@ -55,7 +55,7 @@ type single struct {
 
 var _ composite.Keyed = single{}
 
-// Name implements [composite.Keyed], as Leaves, Acquire and Holders.
+// Name implements [composite.Keyed], as Leaves, Acquire, Holders and ByForce.
 func (s single) Name() string { return s.Title() }
 
 func (s single) Leaves() []composite.Leaf { return s.leaves }
@@ -82,6 +82,11 @@ func (s single) Holders(ctx context.Context) (holders []composite.Holder, err er
 		holders = append(holders, composite.Holder{Owner: text.OwnerID(), Text: text})
 	}
 	return holders, err
+}
+
+func (s single) ByForce(ctx context.Context) (composite.ForceRelease, error) {
+	holders, err := s.NamedLock.Holders(ctx)
+	return func(ctx context.Context) (bool, error) { return s.ForceUnlockOf(ctx, holders) }, err
 }
 
 func requestFor(o contract.Owner, options *composite.Options) driver.Request {

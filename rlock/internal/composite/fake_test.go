@@ -319,14 +319,13 @@ func (l *fakeLock) TTL(context.Context) (time.Duration, error) {
 	return 0, l.err
 }
 
-func (l *fakeLock) ForceUnlock(context.Context) (bool, error) {
-	l.fleet.mu.Lock()
-	parts := slices.Clone(l.parts)
-	l.fleet.mu.Unlock()
-	for _, p := range parts {
-		p.lose(contract.ErrLost)
+func (l *fakeLock) ByForce(ctx context.Context) (ForceRelease, error) {
+	holders, err := l.Holders(ctx)
+	var texts []wire.OwnerText
+	for _, h := range holders {
+		texts = append(texts, h.Text)
 	}
-	return len(parts) > 0, l.err
+	return func(ctx context.Context) (bool, error) { return l.ForceUnlockOf(ctx, texts) }, err
 }
 
 // Holders reads the holders once the server answers.

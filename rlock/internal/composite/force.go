@@ -8,6 +8,17 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
+// The holders of all parts are read before any part is released. Else a multi-lock could be released
+// from its next holder, since the loss of one part ends a hold, and releases its other parts:
+//
+//	by force          server 1        server 2        B, which waits
+//	                  A               A
+//	frees part 1      –
+//	                  A: it is lost
+//	                                  A releases it
+//	                  B               B               has the lock
+//	frees part 2      B               –
+//
 // A red lock is released by force from the owner that holds it, and not from attempts. An attempt
 // that waits may have a part, and looks like a holder there. If the part were freed, the attempt
 // would not know for two round trips, and would count it meanwhile:
@@ -20,18 +31,40 @@ import (
 //	                               C
 //	B has 1 and, as it believes, 3; C has 2 and 3
 //
-// So the parts are read first. An owner holds the lock if enough parts show its number: all parts
-// of one hold do. Owners of two processes may have the same number if they are goroutines: then a
+// An owner holds the lock if enough parts show its number: all parts of one hold do. Owners of two processes may have the same number if they are goroutines: then a
 // part of the second owner is freed as well.
 
 // readAgain is the pause before the holders are read again: a hand-off inside a process is shown by
 // one server after the other.
 const readAgain = 10 * time.Millisecond
 
-// forceMajority releases by force the parts of the owner that holds a red lock. If the parts show
-// several owners, and none of them holds the lock, these are attempts: the parts are read up to
-// four times, and then left.
-func (l *Lock) forceMajority(ctx context.Context, parts []Keyed) (freed bool, err error) {
+// allByForce is ByForce of a multi-lock. It releases each part, also a part that is held as a lock
+// of its own. Parts whose holders cannot be read stay, and the release returns their errors.
+func (l *Lock) allByForce(ctx context.Context) (ForceRelease, error) {
+	type shown struct {
+		Locker
+		release ForceRelease
+	}
+	var parts []shown
+	unread := poll(ctx, l.parts, func(p Locker, ctx context.Context) (shown, error) {
+		release, err := p.ByForce(ctx)
+		return shown{p, release}, err
+	}, func(s shown) bool {
+		parts = append(parts, s)
+		return false
+	})
+	return func(ctx context.Context) (freed bool, err error) {
+		failed := poll(ctx, parts, func(s shown, ctx context.Context) (bool, error) { return s.release(ctx) }, func(was bool) bool {
+			freed = freed || was
+			return false
+		})
+		return freed, l.tooMany(append(unread, failed...))
+	}, nil
+}
+
+// majorityByForce is ByForce of a red lock. If the parts show several owners, and none of them
+// holds the lock, these are attempts: the parts are read up to four times, and then left.
+func (l *Lock) majorityByForce(ctx context.Context, parts []Keyed) (ForceRelease, error) {
 	for try := 0; ; try++ {
 		var shown [][]Holder
 		failed := poll(ctx, parts, Keyed.Holders, func(holders []Holder) bool {
@@ -39,21 +72,24 @@ func (l *Lock) forceMajority(ctx context.Context, parts []Keyed) (freed bool, er
 			return false
 		})
 		if err := l.tooMany(failed); err != nil {
-			return false, err
+			return nil, err
 		}
-		if texts, changes := l.holding(shown, len(failed)); len(texts) > 0 {
-			failed := poll(ctx, parts, func(p Keyed, ctx context.Context) (bool, error) { return p.ForceUnlockOf(ctx, texts) }, func(was bool) bool {
-				freed = freed || was
-				return false
-			})
-			return freed, l.tooMany(failed)
-		} else if !changes || try == 3 {
-			return false, nil
+		if texts, changes := l.holding(shown, len(failed)); len(texts) > 0 || !changes || try == 3 {
+			return func(ctx context.Context) (freed bool, err error) {
+				if len(texts) == 0 {
+					return false, nil
+				}
+				failed := poll(ctx, parts, func(p Keyed, ctx context.Context) (bool, error) { return p.ForceUnlockOf(ctx, texts) }, func(was bool) bool {
+					freed = freed || was
+					return false
+				})
+				return freed, l.tooMany(failed)
+			}, nil
 		}
 		select {
 		case <-time.After(readAgain):
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }

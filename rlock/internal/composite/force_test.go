@@ -80,3 +80,30 @@ func TestARedLockIsReleasedByForceOnceItsHolderIsShown(t *testing.T) {
 		}
 	})
 }
+
+// A part that the holder gives back when it learns of the loss of another one is not released from
+// its next holder.
+func TestAMultiLockIsReleasedByForceFromItsHolderAlone(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")
+		b.trip = time.Second
+		l := NewMulti(all(a, b))
+		h, err := take(l, forever)
+		require.NoError(t, err)
+		next := make(chan *Hold, 1)
+		go func() {
+			h, err := take(l, forever)
+			assert.NoError(t, err)
+			next <- h
+		}()
+		time.Sleep(10 * time.Second)
+		freed, err := l.ForceUnlock(t.Context())
+		require.NoError(t, err)
+		assert.True(t, freed)
+		require.ErrorIs(t, h.Err(), contract.ErrLost)
+		got := <-next
+		time.Sleep(10 * time.Second)
+		require.NoError(t, got.Err())
+		require.NoError(t, got.Release(t.Context()))
+	})
+}

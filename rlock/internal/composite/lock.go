@@ -31,9 +31,8 @@ type Lock struct {
 
 	// gather acquires enough of the parts and adds them to the hold, or acquires none.
 	gather func(ctx context.Context, h *Hold) error
-	// force releases the lock, also if another owner or process holds it, and reports whether it
-	// did.
-	force func(ctx context.Context) (bool, error)
+	// byForce is ByForce.
+	byForce func(ctx context.Context) (ForceRelease, error)
 }
 
 var _ Locker = (*Lock)(nil)
@@ -189,8 +188,14 @@ type Locker interface {
 
 	IsLocked(ctx context.Context) (bool, error)
 	TTL(ctx context.Context) (time.Duration, error)
-	ForceUnlock(ctx context.Context) (bool, error)
+	// ByForce asks Redis for the holders, which may be owners of other processes, and returns the
+	// function that releases the lock by force from these holders.
+	ByForce(ctx context.Context) (ForceRelease, error)
 }
+
+// A ForceRelease releases a lock by force from the holders that Redis has shown, and from no later
+// holder. It reports whether it did.
+type ForceRelease func(ctx context.Context) (freed bool, err error)
 
 // A Keyed is a Locker of one key.
 type Keyed interface {

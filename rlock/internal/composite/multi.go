@@ -44,7 +44,7 @@ func NewMulti(locks []Locker) *Lock {
 		names = append(names, p.Name())
 	}
 	l := newLock(strings.Join(slices.Compact(names), ","), contract.KindMulti, parts, len(parts))
-	l.gather, l.force = l.gatherAll, l.forceAll
+	l.gather, l.byForce = l.gatherAll, l.allByForce
 	return l
 }
 
@@ -267,19 +267,19 @@ func (l *Lock) TTL(ctx context.Context) (time.Duration, error) {
 // ForceUnlock releases the lock, also if another owner or process holds it, and reports whether it
 // did.
 func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	if l.err != nil {
-		return false, l.err
+	release, err := l.ByForce(ctx)
+	if err != nil {
+		return false, err
 	}
-	return l.force(ctx)
+	return release(ctx)
 }
 
-// forceAll releases each part by force, also one that is held as a lock of its own.
-func (l *Lock) forceAll(ctx context.Context) (freed bool, err error) {
-	failed := poll(ctx, l.parts, Locker.ForceUnlock, func(was bool) bool {
-		freed = freed || was
-		return false
-	})
-	return freed, l.tooMany(failed)
+// ByForce implements [Locker].
+func (l *Lock) ByForce(ctx context.Context) (ForceRelease, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	return l.byForce(ctx)
 }
 
 // spare returns the number of parts that the lock does not need.

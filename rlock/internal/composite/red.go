@@ -25,7 +25,7 @@ func NewRed(name string, parts []Keyed, servers int) *Lock {
 	}
 	l := newLock(name, contract.KindRed, lockers(parts), need)
 	l.gather = l.gatherMajority
-	l.force = func(ctx context.Context) (bool, error) { return l.forceMajority(ctx, parts) }
+	l.byForce = func(ctx context.Context) (ForceRelease, error) { return l.majorityByForce(ctx, parts) }
 	return l
 }
 
