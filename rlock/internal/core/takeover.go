@@ -75,7 +75,7 @@ func (t *Tenure) hearLetThrough(m Message, now Now) {
 
 // noteLetThrough notes the answer to a Look of a ticket that may have been let through. The operator
 // means the caller that Redis names. If that caller has left, w has its ticket, and takes another
-// one:
+// ticket (LetsTheNamed):
 //
 //	two callers of a client            Redis                          an operator
 //	a waits, then b                    the ticket names a

@@ -122,6 +122,7 @@ var brokenRules = []struct {
 	{"YieldsToIt", core.YieldsToIt, "is handed off", true, true, Setup{Clients: 2, Users: 2, Rounds: 1, Do: Take}},
 	{"AsksWhoTakes", core.AsksWhoTakes, "no ticket takes it over", false, false, Setup{Clients: 1, Users: 1, Rounds: 1, Faults: 1, Fault: Forge}},
 	{"AsksIfLet", core.AsksIfLet, "nobody takes the lock over", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Faults: 1, Fault: Forge}},
+	{"LetsTheNamed", core.LetsTheNamed, "by the ticket of another one", false, false, Setup{Clients: 2, Users: 2, Rounds: 1, Do: Let | Cancel}},
 	{"ForceWaits", core.ForceWaits, "by force, without a fault", false, false, Setup{Clients: 2, Users: 1, Rounds: 1, Do: Take}},
 	{"Reserves", core.Reserves, "has token", false, false, but(crowd, func(s *Setup) { s.Kind.Fenced = true; s.Rounds = 2 })},
 }
