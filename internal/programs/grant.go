@@ -105,12 +105,12 @@ func (g *grant) watch() {
 	}
 	<-g.hold.Context().Done()
 	over, cause := r.now(), context.Cause(g.hold.Context())
+	if errors.Is(cause, rlock.ErrLost) {
+		g.call.record.Told() // before the mutex, which may be late: see checker.Options.Noted
+	}
 	r.mu.Lock()
 	g.over, g.cause = max(over, 1), cause
 	r.mu.Unlock()
-	if errors.Is(cause, rlock.ErrLost) {
-		g.call.record.Told()
-	}
 	g.judgeCause()
 }
 
