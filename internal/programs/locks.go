@@ -81,7 +81,7 @@ func nested(more func(g *generator, o *Op)) func(g *generator, o *Op) {
 		o.Ctx = Choice{Name: some(g, "timeout", "timeout", "cancelled"), D: some(g, ms, 100*ms, 3*time.Second, 3*time.Second)}
 		more(g, o)
 		if g.in(3) {
-			o.add(Choice{Name: "outlasts", N: 1}) // it is given back after the outer hold
+			o.add(Choice{Name: "outlasts", N: 1}) // the level is given back after the outer hold
 		}
 		if g.depth < 3 {
 			g.body(o, false)

@@ -53,7 +53,7 @@ type scene struct {
 	ctx     context.Context  // of a wait that should end by itself
 	outside rueidis.Client   // of a program that is no lock client
 	counts  []string         // the commands that count waiters, one for each family of pub/sub
-	nodes   []rueidis.Client // the same for each data node
+	nodes   []rueidis.Client // a client of each data node
 
 	setting setting
 	java    *redisson.Process

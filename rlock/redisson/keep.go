@@ -198,7 +198,7 @@ func (c *Client) renew(_ context.Context, _ uint32, batch []lease.Renewable) (re
 		reached = reached || f != unknown && f != notNow
 		for i, p := range permits {
 			switch {
-			case len(held) != len(permits): // it has failed: see Due
+			case len(held) != len(permits): // after an error: Due has scheduled the next renewal
 			case held[i]:
 				p.renewed(sent, p.after)
 			default:

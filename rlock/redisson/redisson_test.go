@@ -508,7 +508,7 @@ func TestAPermitIsNotTakenAgainAtOnceWhileOthersWait(t *testing.T) {
 // release of another process ends it, also after messages of this process were lost.
 func TestWhenATurnBeginsAndEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *testbed.World) {
-		client, name := w.NewClient(), "a}b" // which is good enough for a single server
+		client, name := w.NewClient(), "a}b" // in a Cluster a name with one brace is refused
 		here, there := redisson.New(client.Client).Semaphore(name), redisson.New(w.NewClient().Client).Semaphore(name)
 		listens := func(s *redisson.Semaphore) { require.False(t, must(s.TryAcquire(w.Ctx, 100, time.Millisecond))) }
 		releases := func(by *redisson.Semaphore) {
@@ -522,11 +522,11 @@ func TestWhenATurnBeginsAndEnds(t *testing.T) {
 			assert.Equal(t, want, time.Since(began))
 		}
 		listens(here)
-		releases(here) // which no other process hears
+		releases(here) // no other process listens
 		listens(there)
 		releases(here)
 		takesAfter(10 * time.Millisecond)
-		time.Sleep(time.Second) // until a turn that nobody used counts no more
+		time.Sleep(time.Second) // the turn that no process has used is over
 		releases(here)
 		releases(there) // as many
 		releases(there) // one more

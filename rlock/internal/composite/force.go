@@ -8,14 +8,13 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// The holders of all parts are read before any part is released. Else a multi-lock could be released
-// from its next holder, since the loss of one part ends a hold, and releases its other parts:
+// The holders of all parts are read before any part is released. Otherwise a multi-lock could be
+// released from its next holder, since a holder that has lost one part releases the others:
 //
 //	by force          server 1        server 2        B, which waits
 //	                  A               A
 //	frees part 1      –
-//	                  A: it is lost
-//	                                  A releases it
+//	A learns of the loss, and releases part 2
 //	                  B               B               has the lock
 //	frees part 2      B               –
 //
@@ -31,8 +30,9 @@ import (
 //	                               C
 //	B has 1 and, as it believes, 3; C has 2 and 3
 //
-// An owner holds the lock if enough parts show its number: all parts of one hold do. Owners of two processes may have the same number if they are goroutines: then a
-// part of the second owner is freed as well.
+// An owner holds the lock if enough parts show its number: all parts of one hold do. Owners of two
+// processes may have the same number if they are goroutines: then a part of the second owner is
+// freed as well.
 
 // readAgain is the pause before the holders are read again: a hand-off inside a process is shown by
 // one server after the other.

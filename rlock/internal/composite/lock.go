@@ -31,7 +31,7 @@ type Lock struct {
 
 	// gather acquires enough of the parts and adds them to the hold, or acquires none.
 	gather func(ctx context.Context, h *Hold) error
-	// byForce is ByForce.
+	// byForce implements ByForce.
 	byForce func(ctx context.Context) (ForceRelease, error)
 }
 

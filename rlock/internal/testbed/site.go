@@ -84,7 +84,7 @@ type Site struct {
 	T       *testing.T
 	Ctx     context.Context  // the context of a wait that should end by itself
 	Outside rueidis.Client   // a client that sends other commands than locks
-	each    []rueidis.Client // the same for each data node
+	each    []rueidis.Client // a client of each data node
 }
 
 func Everywhere(t *testing.T, run func(t *testing.T, s *Site)) {

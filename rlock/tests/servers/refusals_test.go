@@ -183,8 +183,8 @@ func TestAReleaseThatCannotBePublishedIsNotRetried(t *testing.T) {
 	s.Number("DEL", testbed.Queue)
 }
 
-// The user lacks the right to Redisson's fair queue: a mirror that counts waiters names the key of
-// that queue, and may come before any step that names it.
+// The user lacks the right to Redisson's fair queue. Its key is named by a mirror that counts waiters,
+// which may be sent before any step.
 func TestAHandOffIsShownWithoutTheRightToRedissonsFairQueue(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		refuseFairQueue(w)
