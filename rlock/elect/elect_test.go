@@ -430,7 +430,7 @@ func TestCandidatesOutlastWhatRedisRefuses(t *testing.T) {
 			server.Heal()
 			time.Sleep(4 * time.Second)
 			assert.Equal(t, 1, leads(), "the pauses are short again: %s", refusal)
-			assert.EqualValues(t, 3, heard.Load(), refusal)
+			assert.GreaterOrEqual(t, heard.Load(), int32(3), "and perhaps of a late grant, which is given back at once: %s", refusal)
 			stop()
 			assert.NoError(t, <-observed)
 			messages := strings.Count(logged.String(), "elect: the lock cannot be used")
