@@ -289,11 +289,13 @@ func (r *Run) healAll() {
 func (r *Run) findServers() {
 	var all sync.WaitGroup
 	for _, s := range r.members {
-		for _, client := range s.Load().clients {
+		m := s.Load()
+		connections := 1 << max(find(m.setting.Settings, "PipelineMultiplex").N, 0)
+		for _, client := range m.clients {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(r.ctx, recovery)
 				defer cancel()
-				for range 16 { // of several pipelined connections rueidis chooses one at random
+				for range 16 * connections { // rueidis chooses one at random, and all but one may be new
 					_, _ = client.NewLock("found").IsLocked(ctx)
 				}
 			})
