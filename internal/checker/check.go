@@ -20,8 +20,9 @@ type Options struct {
 	// run. Defaults to 0; the Report has the largest delay.
 	Late time.Duration
 
-	// Noted is the delay with which a goroutine may note the end of a hold's context. If only that
-	// note shows an overlap, and the overlap is no longer than Noted, there is none. Defaults to 0.
+	// Noted is the delay with which a goroutine may note the end of a hold's context, beyond the time
+	// in which its process could not run. If only that note shows an overlap, and the overlap is no
+	// longer than Noted, there is none. Defaults to 0.
 	Noted time.Duration
 }
 

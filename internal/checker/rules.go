@@ -21,7 +21,7 @@ func (c *check) overlaps(n *name) {
 			if !a.excludes(h) {
 				continue
 			}
-			if a.assured <= h.begin && a.end().Sub(h.begin) <= c.options.Noted {
+			if noted := a.end().Sub(h.begin) - c.stopped(a.process, h.begin, a.end()); a.assured <= h.begin && noted <= c.options.Noted {
 				continue
 			}
 			both := min(a.end(), h.end()).Sub(h.begin)

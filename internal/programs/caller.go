@@ -311,15 +311,16 @@ func (k *call) got(hold *rlock.Hold, ctx context.Context, l *rlock.Lock) *grant 
 		result.Token = g.token()
 	}
 	k.record.End(result)
+	if hold != nil {
+		context.AfterFunc(hold.Context(), g.noteEnd)
+	}
 	k.takeover.returns(true)
 	k.judgeWait(nil)
 	k.waited()
 	r.mu.Lock()
 	r.grants = append(r.grants, g)
 	r.mu.Unlock()
-	if hold != nil {
-		go g.watch()
-	}
+	g.askWanted()
 	g.look()
 	return g
 }

@@ -31,7 +31,7 @@ type grant struct {
 	ended   time.Duration // when it was given back; 0 for not yet
 	endedBy error
 
-	// The fields below are written by watch, and read when watch has returned.
+	// The fields below are written by noteEnd, and read when noteEnd has returned.
 	over  time.Duration // when its context ended
 	cause error
 
@@ -93,20 +93,24 @@ func (g *grant) look() bool {
 	return held
 }
 
-// watch notes the end of a hold's context.
-func (g *grant) watch() {
-	r := g.run()
-	if g.call.o.ID%4 == 0 { // from then on renewals ask for waiters
+// askWanted lets some holds ask whether other owners wait: from then on renewals ask for waiters.
+func (g *grant) askWanted() {
+	if r := g.run(); g.hold != nil && g.call.o.ID%4 == 0 {
 		r.face.call("rlock.Hold.Wanted")
 		r.face.call("rlock.Wanted")
 		if g.hold.Wanted() != rlock.Wanted(g.hold.Context()) {
 			r.problem("%s: its context has another channel", g.call)
 		}
 	}
-	<-g.hold.Context().Done()
+}
+
+// noteEnd notes the end of the hold's context. The history comes first: mutexes may be late (see
+// checker.Options.Noted).
+func (g *grant) noteEnd() {
+	r := g.run()
 	over, cause := r.now(), context.Cause(g.hold.Context())
 	if errors.Is(cause, rlock.ErrLost) {
-		g.call.record.Told() // before the mutex, which may be late: see checker.Options.Noted
+		g.call.record.Told()
 	}
 	r.mu.Lock()
 	g.over, g.cause = max(over, 1), cause
