@@ -49,6 +49,15 @@ func option(n *network.Network) rueidis.ClientOption {
 	}
 }
 
+// pair returns both ends of a connection over a network. The test closes them.
+func pair(t testing.TB) (n *network.Network, client, server net.Conn) {
+	server, theirs := net.Pipe()
+	n = network.New(func() (net.Conn, error) { return theirs, nil })
+	client, err := n.Dial(t.Context(), "", nil, nil)
+	require.NoError(t, err)
+	return n, client, server
+}
+
 func incr(client rueidis.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -152,6 +161,7 @@ func TestItWorksOverTCP(t *testing.T) {
 	n, err := network.Listen(server.Addr())
 	require.NoError(t, err)
 	defer n.Close()
+	n.SetRoundTrip(time.Millisecond)
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{n.Addr()}, ForceSingleClient: true, DisableCache: true})
 	require.NoError(t, err)
 	defer client.Close()
@@ -195,13 +205,10 @@ func TestARuleKnowsTheCommandsSentBeforeIt(t *testing.T) {
 
 func TestTheDelayDoesNotLimitTheBytesUnderWay(t *testing.T) {
 	redistest.Virtual(t, func(t *testing.T) {
-		server, theirs := net.Pipe()
-		n := network.New(func() (net.Conn, error) { return theirs, nil })
+		n, client, server := pair(t)
 		defer n.Close()
 		const roundTrip, messages, apart = time.Second, 500, 10 * time.Millisecond
 		n.SetRoundTrip(roundTrip)
-		client, err := n.Dial(t.Context(), "", nil, nil)
-		require.NoError(t, err)
 		go func() { _, _ = io.Copy(server, server) }()
 		began := time.Now()
 		go func() {
@@ -210,11 +217,44 @@ func TestTheDelayDoesNotLimitTheBytesUnderWay(t *testing.T) {
 				time.Sleep(apart)
 			}
 		}()
-		_, err = io.ReadFull(client, make([]byte, messages))
+		_, err := io.ReadFull(client, make([]byte, messages))
 		require.NoError(t, err)
 		assert.Equal(t, (messages-1)*apart+roundTrip, time.Since(began))
 		_ = server.Close()
 	})
+}
+
+func TestAShorterDelayDoesNotReorderAndAnEndComesLast(t *testing.T) {
+	redistest.Virtual(t, func(t *testing.T) {
+		n, client, server := pair(t)
+		defer n.Close()
+		n.SetRoundTrip(time.Second)
+		_, _ = server.Write([]byte("last "))
+		synctest.Wait()
+		n.SetRoundTrip(0)
+		_, _ = server.Write([]byte("words"))
+		require.NoError(t, server.Close())
+		got, err := io.ReadAll(client)
+		require.NoError(t, err)
+		assert.Equal(t, "last words", string(got))
+	})
+}
+
+func TestCloseEndsHeldAndDelayedMessagesToo(t *testing.T) {
+	n, err := network.Listen(miniredis.RunT(t).Addr())
+	require.NoError(t, err)
+	for _, keep := range []func(){func() { n.Rule(network.Silence) }, func() { n.SetRoundTrip(time.Hour) }} {
+		conn, err := net.Dial("tcp", n.Addr())
+		require.NoError(t, err)
+		defer conn.Close()
+		keep()
+		_, err = conn.Write([]byte("never arrives"))
+		require.NoError(t, err)
+	}
+	n.Close()
+	n.Heal() // too late
+	_, err = net.Dial("tcp", n.Addr())
+	assert.Error(t, err)
 }
 
 // Any bytes, in any pieces, arrive unchanged, RESP or not, with and without a rule.
@@ -225,15 +265,12 @@ func FuzzBytesArriveUnchanged(f *testing.F) {
 	f.Add([]byte("*1\r\n+whole\r\n\x16no RESP"), uint8(3), false)
 	f.Add([]byte("*\n$\r\n+"), uint8(1), true)
 	f.Fuzz(func(t *testing.T, sent []byte, slice uint8, rule bool) {
-		server, theirs := net.Pipe()
-		n := network.New(func() (net.Conn, error) { return theirs, nil })
+		n, client, server := pair(t)
 		defer n.Close()
 		n.SetSlice(int(slice))
 		if rule {
 			n.Rule(func(network.Frame) network.Fate { return network.Pass })
 		}
-		client, err := n.Dial(t.Context(), "", nil, nil)
-		require.NoError(t, err)
 		go func() {
 			for piece := range slices.Chunk(sent, int(slice)+1) {
 				_, _ = client.Write(piece)
