@@ -87,7 +87,7 @@ func (c *check) violate(rule Rule, n *name, events []history.Event, excuse *faul
 
 func (c *check) add(v Violation, excuse *fault) {
 	if excuse != nil {
-		v.Excuse, v.Cause = excuse.What, cmp.Or(excuse.Kind, excuse.What)
+		v.Excuse = cmp.Or(excuse.Kind, excuse.What)
 		c.report.Excused = append(c.report.Excused, v)
 		return
 	}

@@ -3,7 +3,6 @@ package checker
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -47,8 +46,7 @@ type Violation struct {
 	Name   string
 	What   string
 	Both   time.Duration // the length of an overlap
-	Excuse string        // the fault that explains it
-	Cause  string        // the kind of that fault
+	Excuse string        // the kind of fault that explains it
 	Events []history.Event
 }
 
@@ -75,30 +73,13 @@ func (r Report) Broken(rule Rule) (n int) {
 	return n
 }
 
-// String returns the report as text: the figures, and the first violations of each rule in
-// full.
+// String returns the report as text: the figures, and all violations in full.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d calls, %d acquired, %d losses told, the longest wait %v, the latest loss told %v late\n",
 		r.Calls, r.Acquired, r.LossesTold, r.LongestWait, r.LatestLoss)
-	list(&b, "violations", r.Violations)
-	list(&b, "excused by a fault that makes Redis forget", r.Excused)
+	for _, v := range slices.Concat(r.Violations, r.Excused) {
+		fmt.Fprintln(&b, v)
+	}
 	return b.String()
-}
-
-// shown is the number of violations of a rule that String shows in full.
-const shown = 3
-
-func list(b *strings.Builder, title string, violations []Violation) {
-	fmt.Fprintf(b, "%s: %d\n", title, len(violations))
-	count := make(map[Rule]int)
-	for _, v := range violations {
-		if count[v.Rule]++; count[v.Rule] > shown {
-			continue
-		}
-		fmt.Fprintf(b, "  %v\n", v)
-	}
-	for _, rule := range slices.Sorted(maps.Keys(count)) {
-		fmt.Fprintf(b, "  %s: %d in all\n", rule, count[rule])
-	}
 }

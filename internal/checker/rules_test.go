@@ -24,7 +24,7 @@ func TestAnOverlapHasItsLength(t *testing.T) {
 	excused := s.check().Excused
 	require.Len(t, excused, 1)
 	require.Equal(t, 190*time.Millisecond, excused[0].Both)
-	require.Equal(t, "DEL", excused[0].Cause)
+	require.Equal(t, "DEL", excused[0].Excuse)
 }
 
 func TestAReportHasTheFiguresAndTheEvents(t *testing.T) {

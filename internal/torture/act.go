@@ -341,7 +341,7 @@ func (a *act) check() error {
 	}
 	for _, v := range checked.Excused {
 		if v.Rule == checker.Overlap {
-			a.run.excused[v.Cause] = append(a.run.excused[v.Cause], v.Both)
+			a.run.excused[v.Excuse] = append(a.run.excused[v.Excuse], v.Both)
 		}
 	}
 	if len(checked.Violations) > 0 {

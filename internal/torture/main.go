@@ -62,6 +62,7 @@ type options struct {
 	lease      time.Duration
 	beside     string // the program that the second half of the processes run, "" for this one
 	out        string
+	again      string // the arguments that repeat a run with the same plan
 }
 
 func parse(args []string) (o options, err error) {
@@ -77,6 +78,10 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.out, "out", "", "folder for torture.md and the history of failures; default: a new one")
 	if err := flags.Parse(args); err != nil {
 		return o, err
+	}
+	o.again = strings.Join(args, " ")
+	if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(strings.TrimLeft(arg, "-"), "seed") }) {
+		o.again = fmt.Sprintf("-seed %d %s", o.seed, o.again)
 	}
 	switch {
 	case flags.NArg() > 0:
@@ -107,21 +112,6 @@ func some[T ~string](flags *flag.FlagSet, name string, of []T, to *[]T) {
 		}
 		return nil
 	})
-}
-
-// args are the arguments that repeat a run with the same plan.
-func (o options) args() []string {
-	args := strings.Fields(fmt.Sprintf("-seed %d -duration %v -processes %d -names %d -lease %v", o.seed, o.duration, o.processes, o.wideNames, o.lease))
-	if len(o.topologies) < len(stage.Topologies) {
-		args = append(args, "-topology", strings.ReplaceAll(strings.Trim(fmt.Sprint(o.topologies), "[]"), " ", ","))
-	}
-	if len(o.kinds) > 0 {
-		args = append(args, "-faults", strings.Join(o.kinds, ","))
-	}
-	if o.beside != "" {
-		args = append(args, "-beside", o.beside)
-	}
-	return args
 }
 
 // program returns the program that a process runs, "" for this one.
@@ -160,7 +150,7 @@ func run(ctx context.Context, o options) (violations int, err error) {
 	}
 	began := time.Now()
 	r := &report{
-		seed: o.seed, command: "go run ./internal/torture " + strings.Join(o.args(), " "), when: began,
+		seed: o.seed, command: "go run ./internal/torture " + o.again, when: began,
 		machine: fmt.Sprintf("%d CPUs, %s", runtime.NumCPU(), runtime.Version()),
 		faults:  make(map[string]count), excused: make(map[string][]time.Duration),
 	}

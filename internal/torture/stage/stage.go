@@ -284,9 +284,8 @@ func IsQueue(key string, left int64) bool {
 	return strings.HasPrefix(key, "rlock_queue:") && left >= 0 && left <= time.Minute.Milliseconds()
 }
 
-// Subscriptions returns the channels of locks with subscribers at any data node, and then the
-// nodes' entries of the connections with subscriptions: their age and their last command show their
-// owner. Each client has a channel of its own besides, and so have sentinels and replicas.
+// Subscriptions returns the channels of locks with subscribers at any data node. Each client has a
+// channel of its own besides, and so have sentinels and replicas.
 func (s *Stage) Subscriptions() (list []string, err error) {
 	families := []string{"CHANNELS"}
 	if s.Servers[0].HasShardedPubSub() {
@@ -301,21 +300,6 @@ func (s *Stage) Subscriptions() (list []string, err error) {
 			list = append(list, slices.DeleteFunc(channels, func(c string) bool {
 				return strings.HasPrefix(c, "__sentinel__") || strings.HasPrefix(c, "rlock_grants:client:")
 			})...)
-		}
-	}
-	for node := range s.admins {
-		if len(list) == 0 {
-			break
-		}
-		clients, err := s.Do(node, "CLIENT", "LIST").ToString()
-		if err != nil {
-			return nil, fmt.Errorf("stage: CLIENT LIST: %w", err)
-		}
-		for line := range strings.Lines(clients) {
-			// Redis 6.2 counts no ssub.
-			if !strings.Contains(line, " sub=0 ") || strings.Contains(line, " ssub=") && !strings.Contains(line, " ssub=0 ") {
-				list = append(list, strings.TrimSpace(line))
-			}
 		}
 	}
 	return list, nil
