@@ -2,8 +2,6 @@ package testbed
 
 import (
 	"context"
-	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing/synctest"
@@ -14,54 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// Exclude runs sections in four goroutines for each of the locks, which are one lock, and in
-// several ways. It asserts that no two sections overlap: their common data is protected by the lock
-// alone, as the race detector sees, too.
-func (s *Site) Exclude(rounds int, locks ...Locker) {
-	s.T.Helper()
-	inside, sections := false, 0
-	section := func(context.Context) error {
-		assert.False(s.T, inside, "two sections overlap")
-		inside = true
-		sections++
-		runtime.Gosched()
-		inside = false
-		return nil
-	}
-	ways := []func(ctx context.Context, lock Locker) error{
-		func(ctx context.Context, lock Locker) error { return lock.Do(ctx, section) },
-		func(_ context.Context, lock Locker) error { return lock.Do(context.Background(), section) }, // the acquire is not sent by a goroutine of its own
-		func(ctx context.Context, lock Locker) error {
-			return lock.Do(ctx, func(ctx context.Context) error { return lock.Do(ctx, section, rlock.WithLease(time.Hour)) })
-		},
-		func(ctx context.Context, lock Locker) error {
-			for {
-				taken, err := Try(ctx, lock, time.Millisecond, 0)
-				if err != nil {
-					return err
-				}
-				if taken {
-					return errors.Join(section(ctx), lock.Unlock(ctx))
-				}
-			}
-		},
-	}
-	var workers sync.WaitGroup
-	for _, lock := range locks {
-		for g := range 4 {
-			workers.Go(func() {
-				for round := range rounds {
-					if !assert.NoError(s.T, ways[(g+round)%len(ways)](s.Ctx, lock)) {
-						return
-					}
-				}
-			})
-		}
-	}
-	workers.Wait()
-	assert.Equal(s.T, 4*rounds*len(locks), sections)
-}
 
 const Queue = "rlock_queue:{orders:42}"
 

@@ -3,7 +3,6 @@ package testbed
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -58,34 +57,34 @@ var (
 )
 
 var Kinds = []Kind{
-	{Name: "plain", where: EveryServer, Lock: PlainLock},
-	{Name: "fenced", where: OneOrMany, Lock: FencedLock},
-	{Name: "fenced beside plain", where: simulated, Lock: FencedLock, rival: PlainLock},
-	{Name: "write", where: OneOrMany, Lock: WriteLock},
-	{Name: "write beside read", where: simulated, Lock: WriteLock, rival: ReadLock},
-	{Name: "read", where: OneOrMany, Lock: ReadLock, rival: WriteLock},
-	{Name: "fair", where: EveryServer, Lock: FairLock},
-	{Name: "fair beside plain", where: simulated, Lock: FairLock, rival: PlainLock},
-	{Name: "plain beside fair", where: simulated, Lock: PlainLock, rival: FairLock},
-	{Name: "semaphore of one", where: OneOrMany, Lock: SemaphoreOfOne},
+	{Name: "plain", where: EveryServer, Lock: of("plain")},
+	{Name: "fenced", where: OneOrMany, Lock: of("fenced")},
+	{Name: "fenced beside plain", where: simulated, Lock: of("fenced"), rival: of("plain")},
+	{Name: "write", where: OneOrMany, Lock: of("write")},
+	{Name: "write beside read", where: simulated, Lock: of("write"), rival: of("read")},
+	{Name: "read", where: OneOrMany, Lock: of("read"), rival: of("write")},
+	{Name: "fair", where: EveryServer, Lock: of("fair")},
+	{Name: "fair beside plain", where: simulated, Lock: of("fair"), rival: of("plain")},
+	{Name: "plain beside fair", where: simulated, Lock: of("plain"), rival: of("fair")},
+	{Name: "semaphore of one", where: OneOrMany, Lock: of("semaphore")},
 	{Name: "multi", where: simulated, Lock: multiLock, Servers: 2},
 	{Name: "multi of two names", where: OneOrMany, Lock: multiLockOfTwo, Keys: func(name string) []string { return []string{name, beside(name)} }},
-	{Name: "multi beside a part", where: simulated, Lock: multiLock, Servers: 2, rival: PlainLock},
+	{Name: "multi beside a part", where: simulated, Lock: multiLock, Servers: 2, rival: of("plain")},
 	{Name: "red", where: simulated, Lock: RedLock, Servers: 3},
 }
 
-func PlainLock(clients []*rlock.Client, name string) Locker { return clients[0].NewLock(name) }
-
-func FencedLock(clients []*rlock.Client, name string) Locker {
-	return clients[0].NewFencedLock(name)
+// Locks are the constructors of the locks of one key. The semaphore has one permit.
+var Locks = map[string]func(c *rlock.Client, name string) *rlock.Lock{
+	"plain":     (*rlock.Client).NewLock,
+	"fenced":    (*rlock.Client).NewFencedLock,
+	"fair":      (*rlock.Client).NewFairLock,
+	"write":     func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Write() },
+	"read":      func(c *rlock.Client, name string) *rlock.Lock { return c.NewReadWriteLock(name).Read() },
+	"semaphore": func(c *rlock.Client, name string) *rlock.Lock { return c.NewSemaphore(name, 1) },
 }
 
-func WriteLock(clients []*rlock.Client, name string) Locker {
-	return clients[0].NewReadWriteLock(name).Write()
-}
-
-func ReadLock(clients []*rlock.Client, name string) Locker {
-	return clients[0].NewReadWriteLock(name).Read()
+func of(kind string) func(clients []*rlock.Client, name string) Locker {
+	return func(clients []*rlock.Client, name string) Locker { return Locks[kind](clients[0], name) }
 }
 
 func multiLock(clients []*rlock.Client, name string) Locker {
@@ -111,12 +110,6 @@ func (k Kind) KeysOf(name string) []string {
 		return []string{name}
 	}
 	return k.Keys(name)
-}
-
-func FairLock(clients []*rlock.Client, name string) Locker { return clients[0].NewFairLock(name) }
-
-func SemaphoreOfOne(clients []*rlock.Client, name string) Locker {
-	return clients[0].NewSemaphore(name, 1)
 }
 
 // A Trial is a lock of the kind under test, in one process.
@@ -272,20 +265,15 @@ func (s *Site) NewFencedLock(changes ...func(*rlock.Config)) *rlock.Lock {
 }
 
 // LocksOf returns the constructors of the locks named Key of these kinds; without an argument, of
-// all kinds of one key. The semaphore has one permit.
+// all kinds of one key.
 func LocksOf(kinds ...string) map[string]func(*rlock.Client) *rlock.Lock {
-	locks := map[string]func(*rlock.Client) *rlock.Lock{
-		"plain":     func(c *rlock.Client) *rlock.Lock { return c.NewLock(Key) },
-		"fenced":    func(c *rlock.Client) *rlock.Lock { return c.NewFencedLock(Key) },
-		"fair":      func(c *rlock.Client) *rlock.Lock { return c.NewFairLock(Key) },
-		"write":     func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(Key).Write() },
-		"read":      func(c *rlock.Client) *rlock.Lock { return c.NewReadWriteLock(Key).Read() },
-		"semaphore": func(c *rlock.Client) *rlock.Lock { return c.NewSemaphore(Key, 1) },
+	some := make(map[string]func(*rlock.Client) *rlock.Lock)
+	for kind, lock := range Locks {
+		if len(kinds) == 0 || slices.Contains(kinds, kind) {
+			some[kind] = func(c *rlock.Client) *rlock.Lock { return lock(c, Key) }
+		}
 	}
-	if len(kinds) > 0 {
-		maps.DeleteFunc(locks, func(kind string, _ func(*rlock.Client) *rlock.Lock) bool { return !slices.Contains(kinds, kind) })
-	}
-	return locks
+	return some
 }
 
 // RivalOf returns the constructor of the lock that excludes the holder of a lock of that kind.

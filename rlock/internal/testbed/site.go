@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -45,32 +44,6 @@ func ThisProcess(t *testing.T) inspect.Process {
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	return inspect.Process{Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid()}
-}
-
-// fieldForm is Redisson's "<uuid>:<thread id>".
-var fieldForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+$`)
-
-// AwaitHash returns the only field of the lock's hash once it belongs to the owner and shows
-// the count: nesting and hand-offs are mirrored at once, but not waited for. A renewal
-// mirrors them too, so the client's lease should be long.
-func (s *Site) AwaitHash(client *rlock.Client, owner string, count string) (field string) {
-	s.T.Helper()
-	var hash map[string]string
-	s.await(func() bool {
-		var err error
-		hash, err = s.Do("HGETALL", Key).AsStrMap()
-		if err != nil || len(hash) != 1 {
-			return false
-		}
-		var shown string
-		for field, shown = range hash {
-		}
-		return shown == count && wire.OwnerText(field).ClientID() == inspect.Of(client).ID() && strings.HasSuffix(field, ":"+owner)
-	}, func() string {
-		return fmt.Sprintf("the hash is %v, and does not show owner %s of client %s with count %s", hash, owner, inspect.Of(client).ID(), count)
-	})
-	require.Regexp(s.T, fieldForm, field)
-	return field
 }
 
 func GoroutineID() string {
@@ -277,10 +250,15 @@ func (s *Site) AwaitListeners(n int64, f Family, channel string) {
 // lock.
 func (s *Site) IsFree(lock Locker) bool {
 	s.T.Helper()
-	me := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-	free := Tries(s.T, me, lock)
+	return isFree(s.T, s.Ctx, lock)
+}
+
+func isFree(t *testing.T, ctx context.Context, lock Locker) bool {
+	t.Helper()
+	me := rlock.WithOwner(ctx, rlock.NewOwner())
+	free := Tries(t, me, lock)
 	if free {
-		require.NoError(s.T, lock.Unlock(me))
+		require.NoError(t, lock.Unlock(me))
 	}
 	return free
 }
@@ -292,15 +270,6 @@ func Dial(t *testing.T, option rueidis.ClientOption) *rlock.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
-}
-
-// A server at its limits. (TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked has a full
-// server that may not evict keys.)
-
-func (s *Site) Configure(parameter, value string) {
-	s.T.Helper()
-	set := s.Outside.B().ConfigSet().ParameterValue().ParameterValue(parameter, value).Build()
-	require.NoError(s.T, s.Outside.Do(s.Ctx, set).Error())
 }
 
 // ReplicasOf is the number of replicas of each primary.
@@ -618,41 +587,24 @@ func (l *Listener) Heard() (messages []string) {
 	}
 }
 
-// Wakes asserts that the messages of one client wake the waiters of another.
+// Wakes asserts that the messages of one client wake the waiters of another. A waiter that no
+// message wakes looks at the lock two seconds after it has joined the queue. A busy machine may
+// delay one waiter for as long, but not most of them.
 func (s *Site) Wakes(here, there *rlock.Client, f Family) {
 	s.T.Helper()
-	w := Awakening{Site: s}
-	for round := range 12 {
+	const rounds = 12
+	prompt := 0
+	for round := range rounds {
 		name := fmt.Sprintf("orders:%d", round) // with a subscription of its own
 		require.NoError(s.T, here.NewLock(name).Lock(s.Ctx))
 		waiter := Start(func() error { return there.NewLock(name).Do(s.Ctx, Nothing) })
 		s.AwaitWaiters(1, name)
-		w.By(waiter, func() { require.NoError(s.T, here.NewLock(name).Unlock(s.Ctx)) })
+		released := time.Now()
+		require.NoError(s.T, here.NewLock(name).Unlock(s.Ctx))
+		require.NoError(s.T, redistest.Await(s.T, waiter), "round %d", round)
+		if time.Since(released) < time.Second {
+			prompt++
+		}
 	}
-	w.Check()
-}
-
-// An Awakening counts the waiters that are woken by messages. A waiter that no message wakes looks
-// at the lock two seconds after it has joined the queue. A busy machine may delay one waiter for as
-// long, but not most of them.
-type Awakening struct {
-	Site           *Site
-	rounds, prompt int
-}
-
-// By runs release, and returns when the waiter has the lock.
-func (w *Awakening) By(waiter <-chan error, release func()) {
-	w.Site.T.Helper()
-	released := time.Now()
-	release()
-	require.NoError(w.Site.T, redistest.Await(w.Site.T, waiter), "round %d", w.rounds)
-	w.rounds++
-	if time.Since(released) < time.Second {
-		w.prompt++
-	}
-}
-
-func (w *Awakening) Check() {
-	w.Site.T.Helper()
-	assert.Greater(w.Site.T, w.prompt, w.rounds/2, "of %d waiters", w.rounds)
+	assert.Greater(s.T, prompt, rounds/2, "of %d waiters", rounds)
 }

@@ -508,13 +508,7 @@ func OfLocks(channels []string) []string {
 // IsFree reports whether another owner gets the lock now; it releases the lock.
 func (w *World) IsFree(lock Locker) bool {
 	w.T.Helper()
-	me := w.Caller()
-	ok, err := lock.TryLock(me)
-	require.NoError(w.T, err)
-	if ok {
-		require.NoError(w.T, lock.Unlock(me))
-	}
-	return ok
+	return isFree(w.T, w.Ctx, lock)
 }
 
 // Passing are the errors of a server that may recover.

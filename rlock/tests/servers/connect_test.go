@@ -112,7 +112,10 @@ func TestAnUncontendedLockAndUnlockAreTwoCommands(t *testing.T) {
 		lock := client.NewLock(testbed.Key)
 		require.NoError(t, lock.Lock(s.Ctx)) // the server learns the scripts, also that of a mirror
 		require.NoError(t, lock.Lock(s.Ctx))
-		s.AwaitHash(client, testbed.GoroutineID(), "2")
+		require.Eventually(t, func() bool {
+			counts, err := s.Do("HVALS", testbed.Key).AsStrSlice()
+			return err == nil && slices.Equal(counts, []string{"2"})
+		}, testbed.Hang, time.Millisecond)
 		require.NoError(t, lock.Unlock(s.Ctx))
 		require.NoError(t, lock.Unlock(s.Ctx))
 		s.AwaitListeners(1, testbed.Plain, testbed.OwnChannels+inspect.Of(client).ID())

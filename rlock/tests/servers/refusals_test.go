@@ -114,7 +114,7 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 	other := s.NewClient()
 	next := testbed.Start(func() error { return other.NewLock("held").Do(s.Ctx, testbed.Nothing) })
 	s.AwaitWaiters(1, "held")
-	s.Configure("maxmemory", "1")
+	s.Admin("CONFIG", "SET", "maxmemory", "1")
 	require.ErrorContains(t, testbed.ErrorOf(client.NewLock(testbed.Key).TryLock(s.Ctx)), "OOM")
 	scripts := func() (calls int) {
 		_, err := fmt.Sscanf(s.Info(s.Outside, "commandstats")["cmdstat_evalsha"], "calls=%d", &calls)
@@ -132,7 +132,7 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 	require.ErrorContains(t, err, "OOM")
 	require.NoError(t, held.Unlock(s.Ctx))
 	require.NoError(t, redistest.Await(t, next), "the release grants the lock all the same")
-	s.Configure("maxmemory", "0")
+	s.Admin("CONFIG", "SET", "maxmemory", "0")
 	require.NoError(t, client.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing))
 }
 

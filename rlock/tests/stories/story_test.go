@@ -661,10 +661,7 @@ func (s *story) lock(p *testbed.Peer, w words) testbed.Locker {
 				permits, _ := strconv.Atoi(strings.TrimPrefix(cmp.Or(m[2], "*1"), "*"))
 				parts = append(parts, p.Clients[0].NewSemaphore(name, permits))
 			default:
-				of := map[string]func([]*rlock.Client, string) testbed.Locker{
-					"plain": testbed.PlainLock, "fenced": testbed.FencedLock, "fair": testbed.FairLock, "write": testbed.WriteLock, "read": testbed.ReadLock,
-				}[kind]
-				parts = append(parts, of(p.Clients, name).(*rlock.Lock))
+				parts = append(parts, testbed.Locks[kind](p.Clients[0], name))
 			}
 		}
 	}
