@@ -40,7 +40,6 @@ const (
 
 // An Op is one call that takes a lock.
 type Op struct {
-	Worker int    `json:"worker,omitempty"`
 	Method string `json:"method"`
 
 	// Names are the names of the locks that it takes at once. While it waits for one of them it may

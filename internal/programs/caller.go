@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,27 +40,19 @@ func (m *member) lock(l Lock) *rlock.Lock {
 	face, client := m.run.face, m.main()
 	switch l.Kind {
 	case "plain":
-		face.call("rlock.Client.NewLock")
-		return client.NewLock(l.Name)
+		return on(face, client.NewLock)(l.Name)
 	case "fenced":
-		face.call("rlock.Client.NewFencedLock")
-		return client.NewFencedLock(l.Name)
+		return on(face, client.NewFencedLock)(l.Name)
 	case "fair":
-		face.call("rlock.Client.NewFairLock")
-		return client.NewFairLock(l.Name)
+		return on(face, client.NewFairLock)(l.Name)
 	case "write":
-		face.call("rlock.Client.NewReadWriteLock")
-		face.call("rlock.ReadWriteLock.Write")
-		return client.NewReadWriteLock(l.Name).Write()
+		return on(face, on(face, client.NewReadWriteLock)(l.Name).Write)()
 	case "read":
-		face.call("rlock.ReadWriteLock.Read")
-		return client.NewReadWriteLock(l.Name).Read()
+		return on(face, on(face, client.NewReadWriteLock)(l.Name).Read)()
 	case "semaphore":
-		face.call("rlock.Client.NewSemaphore")
-		return client.NewSemaphore(l.Name, Permits)
+		return on(face, client.NewSemaphore)(l.Name, Permits)
 	case "red":
-		face.call("rlock.NewRedLock")
-		return rlock.NewRedLock(m.clients, l.Name)
+		return on(face, rlock.NewRedLock)(m.clients, l.Name)
 	case "multi":
 		var parts []*rlock.Lock
 		for _, name := range l.names() {
@@ -72,8 +65,7 @@ func (m *member) lock(l Lock) *rlock.Lock {
 			}
 			parts = append(parts, m.lock(Lock{kind, name}))
 		}
-		face.call("rlock.NewMultiLock")
-		return rlock.NewMultiLock(parts...)
+		return on(face, rlock.NewMultiLock)(parts...)
 	}
 	panic("programs: no kind " + l.Kind)
 }
@@ -118,10 +110,9 @@ func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) 
 	base := c.run.ctx
 	switch {
 	case outer != nil:
-		base, k.owner = outer.ctx, outer.owner
+		base, k.owner = outer.ctx, outer.call.owner
 	case o.Ctx.Name == "owner":
-		base, k.owner = rlock.WithOwner(base, c.owner), fmt.Sprintf("%s/%d@%d", c.m.name, c.lane, c.owner)
-		c.run.face.call("rlock.WithOwner")
+		base, k.owner = on(c.run.face, rlock.WithOwner)(base, c.owner), fmt.Sprintf("%s/%d@%d", c.m.name, c.lane, c.owner)
 	case o.Ctx.Name == "outlived" && c.outlived != nil:
 		base = context.WithoutCancel(c.outlived)
 		if c.outlivedOwner != "" {
@@ -150,21 +141,18 @@ func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) 
 			k.permits = outer.call.permits
 		}
 	}
-	op.Method, op.Worker, op.Owner, op.Shared = verb, c.lane, k.owner, k.shares
+	op.Method, op.Owner, op.Shared = verb, k.owner, k.shares
 	if op.Permits = k.permits; op.Permits > 0 {
 		op.Of = Permits
 	}
 	op.Lease, op.Kept = c.run.program.World.Lease, true
-	if d := find(o.With, "WithLease").D; d > 0 {
-		op.Lease, op.Kept = d, o.moves(l)
-	}
-	if d := find(o.With, "WithMaxHold").D; d > 0 {
+	if d := cmp.Or(find(o.With, "WithMaxHold").D, find(o.With, "WithLease").D); d > 0 {
 		op.Lease, op.Kept = d, o.moves(l)
 	}
 	if w := find(o.With, "WithWait"); w.Name != "" {
 		k.wait = w.D
 	}
-	if !c.run.ground.Virtual && !k.blocks() { // else judgeWait judges it
+	if !c.run.ground.Virtual && find(o.With, "WithProgress").S != "blocks" { // else judgeWait judges it, or it may outlast its context
 		op.Ends = history.At(c.run.begin.Add(k.ends))
 	}
 	if !l.red() || outer == nil { // each level of a red lock has parts of its own, and may be lost alone
@@ -183,9 +171,6 @@ func (c *caller) begin(o *Op, verb string, op history.Op, l Lock, outer *grant) 
 	k.takes()
 	return k
 }
-
-// blocks reports whether the call may outlast its context, since its progress function may block.
-func (k *call) blocks() bool { return find(k.o.With, "WithProgress").S == "blocks" }
 
 // moves reports whether a step of the operation, or of one nested in it, moves the end of its hold.
 // So does each level of a red lock, which is not in the history.
@@ -275,8 +260,7 @@ func (k *call) fail(err error) {
 	}
 	k.record.End(history.Result{Outcome: outcome, Error: fmt.Sprint(err)})
 	k.takeover.returns(false)
-	k.c.run.face.call("inspect.HolderOf")
-	if h, ok := inspect.HolderOf(err); ok && h.Owner == "" {
+	if h, ok := on(k.c.run.face, inspect.HolderOf)(err); ok && h.Owner == "" {
 		k.c.run.problem("%s: the error knows a holder without an owner: %v", k, err)
 	}
 	k.judgeError(err)
@@ -296,11 +280,7 @@ func (k *call) waited() {
 // got notes that the call has returned with the lock.
 func (k *call) got(hold *rlock.Hold, ctx context.Context, l *rlock.Lock) *grant {
 	r := k.c.run
-	g := &grant{call: k, hold: hold, lock: l, ctx: ctx, owner: k.owner, since: r.now(), outer: k.outer}
-	g.writer = k.owner + fmt.Sprintf("!%d", k.o.ID)
-	if g.outer != nil {
-		g.writer = g.outer.writer
-	}
+	g := &grant{call: k, hold: hold, lock: l, ctx: ctx, since: r.now(), outer: k.outer}
 	k.judgeGrant(g)
 	result := history.Result{Outcome: history.Acquired, Watched: hold != nil}
 	if hold != nil {
@@ -327,23 +307,14 @@ func (k *call) got(hold *rlock.Hold, ctx context.Context, l *rlock.Lock) *grant 
 
 // token returns the fencing token, 0 if the hold is over or has none.
 func (g *grant) token() uint64 {
-	var token uint64
-	var err error
-	if g.hold != nil {
-		g.call.c.run.face.call("rlock.Hold.Token")
-		token, err = g.hold.Token()
-		if err != nil && !errors.Is(err, rlock.ErrNoToken) {
-			g.call.c.run.problem("%s: the token of a hold: %v", g.call, err)
-		}
-	} else {
-		g.call.c.run.face.call("rlock.Lock.Token")
-		token, err = g.lock.Token(g.ctx)
+	r, token, err := g.run(), uint64(0), error(nil)
+	if g.hold == nil {
+		token, err = on(r.face, g.lock.Token)(g.ctx)
+	} else if token, err = on(r.face, g.hold.Token)(); err != nil && !errors.Is(err, rlock.ErrNoToken) {
+		r.problem("%s: the token of a hold: %v", g.call, err)
 	}
-	if err == nil && token == 0 {
-		g.call.c.run.problem("%s: the token is 0", g.call)
-	}
-	if err == nil && g.call.lock.Kind != "fenced" {
-		g.call.c.run.problem("%s: a token of a lock that has none", g.call)
+	if err == nil && (token == 0 || g.call.lock.Kind != "fenced") {
+		r.problem("%s: the token is %d", g.call, token)
 	}
 	return token
 }

@@ -84,9 +84,7 @@ func (r *Run) takeEachLock(m *member) {
 func (m *member) judgeStats() {
 	r := m.run
 	for _, c := range m.clients {
-		r.face.call("inspect.Of")
-		r.face.call("inspect.Inspector.Stats")
-		s := inspect.Of(c).Stats()
+		s := on(r.face, on(r.face, inspect.Of)(c).Stats)()
 		if s.Held != 0 || s.Waiting != 0 || len(inspect.Of(c).Held()) > 0 {
 			r.problem("in the end %s: %+v, %v", m.name, s, inspect.Of(c).Held())
 		}
@@ -183,10 +181,6 @@ func (r *Run) Problems() []string {
 	}
 	return r.problems
 }
-
-// longest returns the longest lease of a program. For that time a hold may be believed after Redis
-// has forgotten it.
-func (r *Run) longest() time.Duration { return max(4*time.Second, r.program.World.Lease) + 500*ms }
 
 // idle is the longest time for which a lock may be free while a call waits for it and nothing
 // breaks.

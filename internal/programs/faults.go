@@ -18,7 +18,7 @@ import (
 // The faults. Each fault lasts until another fault of the same network heals it, or until all are
 // healed.
 func init() {
-	onNets := func(verb string, weight int, draw func(g *generator, o *Op), do func(o *Op, n *network.Network)) row {
+	onClients := func(verb string, weight int, draw func(g *generator, o *Op), do func(o *Op, m *member)) row {
 		return row{verb, weight, nil,
 			func(g *generator, o *Op) {
 				o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients)+2) - 2}) // negative: all
@@ -29,12 +29,16 @@ func init() {
 			},
 			func(c *caller, o *Op) {
 				for i, s := range c.run.members {
-					if at := o.arg("client").N; at >= 0 && at != i {
-						continue
+					if at := o.arg("client").N; at < 0 || at == i {
+						do(o, s.Load())
 					}
-					s.Load().nets[o.arg("server").N].each(func(n *network.Network) { do(o, n) })
 				}
 			}}
+	}
+	onNets := func(verb string, weight int, draw func(g *generator, o *Op), do func(o *Op, n *network.Network)) row {
+		return onClients(verb, weight, draw, func(o *Op, m *member) {
+			m.nets[o.arg("server").N].each(func(n *network.Network) { do(o, n) })
+		})
 	}
 	rule := func(rule network.Rule) func(*Op, *network.Network) {
 		return func(_ *Op, n *network.Network) { n.Rule(rule) }
@@ -63,18 +67,11 @@ func init() {
 		late(onNets("silence", 3, nil, rule(network.Silence))),
 		onNets("refuse connections", 2, nil, func(_ *Op, n *network.Network) { n.Refuse() }),
 		onNets("lose messages", 3, nil, rule(network.Deaf)),
-		row{"the endpoint moves", 3, nil, func(g *generator, o *Op) {
-			o.add(Choice{Name: "client", N: g.IntN(len(g.world.Clients)+2) - 2}) // negative: all
-			o.add(Choice{Name: "server", N: g.IntN(g.world.Servers)})
-		}, func(c *caller, o *Op) {
-			for i, s := range c.run.members {
-				m := s.Load()
-				if at := o.arg("client").N; at >= 0 && at != i || m.setting.shared() { // rlock ends no connection of a shared client
-					continue
-				}
+		onClients("the endpoint moves", 3, nil, func(o *Op, m *member) {
+			if !m.setting.shared() { // rlock ends no connection of a shared client
 				m.nets[o.arg("server").N].each((*network.Network).Move)
 			}
-		}},
+		}),
 		onNets("hold messages", 2, nil, rule(pushes)),
 		late(onNets("hold scripts", 2, nil, rule(network.All(network.Hold, network.Request, "EVALSHA")))),
 		late(onNets("far away", 3, func(g *generator, o *Op) { o.add(Choice{Name: "trip", D: g.ms(500)}) },
@@ -194,20 +191,13 @@ func (r *Run) forget(what string, names []string, do func() error) {
 // left that it knew, so that no red lock is lost.
 func (r *Run) empty(server int) {
 	r.each(func(m *member) { m.nets[server].each((*network.Network).Refuse) })
-	r.setAway(server)
+	r.away.Store(int64(server))
 	a := r.admin[server]
 	left, _ := a.Do(r.ctx, a.B().Pttl().Key(r.program.World.Prefix+red).Build()).AsInt64()
 	_ = a.Do(r.ctx, a.B().Flushall().Build()).Error()
 	time.Sleep(time.Duration(max(left, 0)) * ms)
-	r.setAway(0)
+	r.away.Store(0)
 	r.each(func(m *member) { m.nets[server].heal() })
-}
-
-// setAway notes that the server is away, 0 for none.
-func (r *Run) setAway(server int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.away = server
 }
 
 // nodes does something to all nodes of all servers. A replica refuses a write.
@@ -242,13 +232,11 @@ func (c *caller) force(o *Op) error {
 	for _, name := range o.Lock.names() {
 		i := inspect.Of(c.m.main())
 		if shown, err := i.Lock(ctx, name); err == nil {
-			c.run.face.call("inspect.Inspector.ForceUnlock")
-			_, err := i.ForceUnlock(ctx, shown)
+			_, err := on(c.run.face, i.ForceUnlock)(ctx, shown)
 			judge("inspect.Inspector.ForceUnlock", err)
 		}
 	}
-	c.run.face.call("rlock.Lock.ForceUnlock")
-	_, err := c.m.lock(o.Lock).ForceUnlock(ctx)
+	_, err := on(c.run.face, c.m.lock(o.Lock).ForceUnlock)(ctx)
 	judge("rlock.Lock.ForceUnlock", err)
 	return errors.Join(errs...)
 }
@@ -271,9 +259,7 @@ func (r *Run) breakThings(ops []*Op) {
 	r.findServers()
 	time.Sleep(recovery)
 	heal()
-	r.mu.Lock()
-	r.healed = r.now()
-	r.mu.Unlock()
+	r.whole.Store(true)
 }
 
 func (r *Run) healAll() {

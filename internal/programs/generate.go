@@ -124,24 +124,27 @@ func (g *generator) drawWorld(seed uint64) {
 
 // op draws an operation from a table.
 func (g *generator) op(t table, after time.Duration) *Op {
-	sum := 0
-	for _, r := range t {
-		sum += r.weightIn(g.world)
-	}
-	n := g.IntN(sum)
-	for _, r := range t {
-		if n -= r.weightIn(g.world); n < 0 {
-			return g.draw(r, after)
+	return g.draw(weighted(g.Rand, t, func(r row) int {
+		if r.only != nil && !r.only(g.world) {
+			return 0
 		}
-	}
-	panic("programs: an empty table")
+		return r.weight
+	}), after)
 }
 
-func (r row) weightIn(w *World) int {
-	if r.only != nil && !r.only(w) {
-		return 0
+// weighted draws one of several by their weights.
+func weighted[T any](random *rand.Rand, of []T, weight func(T) int) T {
+	sum := 0
+	for _, one := range of {
+		sum += weight(one)
 	}
-	return r.weight
+	n := random.IntN(sum)
+	for _, one := range of {
+		if n -= weight(one); n < 0 {
+			return one
+		}
+	}
+	panic("programs: nothing to draw")
 }
 
 func (g *generator) draw(r row, after time.Duration) *Op {

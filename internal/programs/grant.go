@@ -16,13 +16,11 @@ type grant struct {
 	hold  *rlock.Hold // nil without a handle
 	lock  *rlock.Lock
 	ctx   context.Context // the context in which calls nest in it
-	owner string
-	outer *grant // nil for the outermost
-	goes  bool   // the level belongs to a goroutine, so that only Lock nests in it
+	outer *grant          // nil for the outermost
+	goes  bool            // the level belongs to a goroutine, so that only Lock nests in it
 	since time.Duration
 
-	held    bool   // the level was valid at a look
-	writer  string // the name in the guarded writes of its outermost level
+	held    bool // the level was valid at a look
 	later   []*grant
 	inner   int           // the number of open levels in it
 	moved   bool          // Extend has moved its end
@@ -49,11 +47,9 @@ func (g *grant) run() *Run { return g.call.c.run }
 // valid reports whether the client says that the lock is held.
 func (g *grant) valid() bool {
 	if g.hold != nil {
-		g.run().face.call("rlock.Hold.Valid")
-		return g.hold.Valid()
+		return on(g.run().face, g.hold.Valid)()
 	}
-	g.run().face.call("rlock.Lock.IsHeld")
-	return g.lock.IsHeld(g.ctx)
+	return on(g.run().face, g.lock.IsHeld)(g.ctx)
 }
 
 // count returns the number of the owner's levels, 0 if it is not known: of a lock over several the
@@ -62,8 +58,7 @@ func (g *grant) count() int {
 	if g.call.lock.group() || g.hold == nil && g.root().handles {
 		return 0
 	}
-	g.run().face.call("rlock.Lock.HoldCount")
-	return g.lock.HoldCount(g.ctx)
+	return on(g.run().face, g.lock.HoldCount)(g.ctx)
 }
 
 // look notes whether the lock is held, and reports it.
@@ -75,10 +70,8 @@ func (g *grant) look() bool {
 		g.held = g.held || held
 		b := history.Belief{Held: held}
 		if g.hold != nil {
-			r.face.call("rlock.Hold.ValidUntil")
-			until := g.hold.ValidUntil()
+			until := on(r.face, g.hold.ValidUntil)()
 			b.Held, b.Until = !until.IsZero(), history.At(until)
-			r.face.call("rlock.Hold.Context")
 			if b.Held && r.ground.Virtual && time.Now().After(until) {
 				r.problem("%s: it is valid until %v ago", g.call, time.Since(until))
 			}
@@ -96,9 +89,7 @@ func (g *grant) look() bool {
 // askWanted lets some holds ask whether other owners wait: from then on renewals ask for waiters.
 func (g *grant) askWanted() {
 	if r := g.run(); g.hold != nil && g.call.o.ID%4 == 0 {
-		r.face.call("rlock.Hold.Wanted")
-		r.face.call("rlock.Wanted")
-		if g.hold.Wanted() != rlock.Wanted(g.hold.Context()) {
+		if on(r.face, g.hold.Wanted)() != on(r.face, rlock.Wanted)(on(r.face, g.hold.Context)()) {
 			r.problem("%s: its context has another channel", g.call)
 		}
 	}

@@ -3,6 +3,7 @@ package programs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -64,7 +65,6 @@ func (c *caller) extend(o *Op) {
 	}
 	ctx, cancel := context.WithTimeout(c.run.ctx, 5*time.Second)
 	defer cancel()
-	c.run.face.call("rlock.Hold.Extend")
 	valid := g.valid()
 	c.run.mu.Lock()
 	again := g.moved
@@ -72,12 +72,16 @@ func (c *caller) extend(o *Op) {
 	g.root().longest = max(g.root().longest, d)
 	c.run.mu.Unlock()
 	began := c.run.now()
-	err := g.hold.Extend(ctx, d)
-	allowed := []error{nil, rlock.ErrLost, rlock.ErrNotHeld}
-	if !g.ends() || d < 25*ms {
-		allowed = append(allowed[1:], rlock.ErrInvalidLease)
+	err := on(c.run.face, g.hold.Extend)(ctx, d)
+	switch refused := !g.ends() || d < 25*ms; {
+	case err == nil && !refused, errors.Is(err, rlock.ErrInvalidLease) && refused:
+	case errors.Is(err, rlock.ErrLost), errors.Is(err, rlock.ErrNotHeld):
+	case errors.Is(err, rlock.ErrClosed) && g.call.m.closes.Load():
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case errors.Is(err, errors.ErrUnsupported) && g.call.lock.group():
+	default:
+		c.run.problem("%s: Extend of a hold (valid before: %v) returns %v", g.call, valid, err)
 	}
-	c.judgeStep(g, "rlock.Hold.Extend", err, ctx, valid, allowed)
 	if err == nil && g.outer == nil && g.inner == 0 && !again {
 		g.extended(c.run.now(), began+d)
 		if leased := find(g.call.o.With, "WithLease").D > 0; leased && c.run.sane() && g.call.permits == 0 {
@@ -95,8 +99,7 @@ func (g *grant) key(name string) string {
 	if g.call.lock.group() {
 		return name
 	}
-	g.run().face.call("rlock.Lock.Key")
-	return g.lock.Key(name)
+	return on(g.run().face, g.lock.Key)(name)
 }
 
 // guarded makes a guarded call of the hold by do, which gets a key in the slot of the lock. Once
@@ -116,7 +119,8 @@ func (c *caller) guarded(o *Op, verb, name string, do func(ctx context.Context, 
 func (c *caller) write(o *Op) {
 	g := c.in
 	c.guarded(o, "rlock.Hold.Write", "log", func(ctx context.Context, key string) error {
-		entry := g.writer + "|" + o.String()
+		root := g.root().call
+		entry := fmt.Sprintf("%s!%d|%s", root.owner, root.o.ID, o)
 		_, err := g.hold.Write(ctx, []string{key}, []string{"RPUSH", key, entry})
 		g.noteWrite(entry, err)
 		return err
@@ -145,9 +149,8 @@ func (c *caller) with(*Op) {
 	if c.in.hold == nil {
 		return
 	}
-	c.run.face.call("rlock.Hold.With")
 	ctx, cancel := context.WithCancel(c.run.ctx)
-	derived := c.in.hold.With(ctx)
+	derived := on(c.run.face, c.in.hold.With)(ctx)
 	c.in.derived = append(c.in.derived, derived)
 	if c.lane%2 == 0 {
 		cancel()
@@ -193,8 +196,7 @@ func (c *caller) refused(*Op) {
 		return
 	}
 	_, err := g.hold.Pass(c.run.ctx, time.Second)
-	c.run.face.error(err, "rlock.ErrPass", rlock.ErrPass)
-	if !errors.Is(err, rlock.ErrPass) && !errors.Is(err, rlock.ErrNotHeld) && !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrClosed) {
+	if !c.run.face.error(err, "rlock.ErrPass", rlock.ErrPass) && !errors.Is(err, rlock.ErrNotHeld) && !errors.Is(err, rlock.ErrLost) && !errors.Is(err, rlock.ErrClosed) {
 		c.run.problem("%s: Pass of a level of several returns %v", g.call, err)
 	}
 }
@@ -242,7 +244,7 @@ func (c *caller) pass(o *Op) {
 		return
 	}
 	r := c.run
-	p := &parcel{lock: g.call.lock, text: text, token: token, from: g.owner, permits: g.call.permits, passed: v.began, until: v.began + o.arg("within").D}
+	p := &parcel{lock: g.call.lock, text: text, token: token, from: g.call.owner, permits: g.call.permits, passed: v.began, until: v.began + o.arg("within").D}
 	r.mu.Lock()
 	r.parcels = append(r.parcels, p)
 	r.mu.Unlock()

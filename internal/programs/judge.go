@@ -3,7 +3,6 @@ package programs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -15,14 +14,8 @@ import (
 // sane reports whether nothing breaks in this program.
 func (r *Run) sane() bool { return r.program.World.Calm }
 
-func (r *Run) healedAt() time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.healed == 0 && !r.sane() {
-		return forever
-	}
-	return r.healed
-}
+// healed reports whether no fault has an effect any more.
+func (r *Run) healed() bool { return r.sane() || r.whole.Load() }
 
 // unserved reports whether the client may be refused for reasons other than the call's own.
 func (r *Run) unserved(m *member) bool { return !r.sane() || m.setting.replicated() }
@@ -41,58 +34,58 @@ func (k *call) judgeError(err error) {
 	}
 }
 
+// failures are the errors that a call may return, and when: the first that an error is decides.
+var failures = []struct {
+	name string
+	is   error
+	may  func(k *call, err error) bool
+}{
+	{"rlock.ErrTooManyWaiters", rlock.ErrTooManyWaiters, func(k *call, err error) bool {
+		return k.o.has("WithMaxWaiters") && errors.Is(err, rlock.ErrNotAcquired)
+	}},
+	{"rlock.ErrNotPassed", rlock.ErrNotPassed, func(k *call, _ error) bool {
+		r := k.c.run
+		return k.verb == "rlock.Client.Resume" && (k.parcel == nil || !r.sane() || r.now() > k.parcel.until-r.slack() || r.mayBeForced(k.parcel.lock))
+	}},
+	{"rlock.ErrNotAcquired", rlock.ErrNotAcquired, func(k *call, _ error) bool { return k.wait >= 0 && !k.answers() }},
+	{"rlock.ErrUpgrade", rlock.ErrUpgrade, func(k *call, _ error) bool {
+		return k.outer != nil && (k.lock.Kind == "write" || k.o.has("WithPermits"))
+	}},
+	{"rlock.ErrClosed", rlock.ErrClosed, func(k *call, _ error) bool { return k.m.closes.Load() }},
+	{"rlock.ErrHeldTooLong", rlock.ErrHeldTooLong, func(k *call, _ error) bool { return k.outer != nil && k.outer.root().limited }},
+	{"rlock.ErrLost", rlock.ErrLost, func(k *call, _ error) bool {
+		return k.outer != nil && (!k.c.run.sane() || k.outer.mayEnd())
+	}},
+	{"rlock.ErrNoPermission", rlock.ErrNoPermission, func(k *call, _ error) bool { return k.c.run.barred.Load() }},
+}
+
+// answers reports whether the method returns false in place of an error.
+func (k *call) answers() bool {
+	return k.verb == "rlock.Lock.TryLock" || k.verb == "rlock.Lock.TryLockFor"
+}
+
 // explains names the documented error that err is, if the call may return it in its situation; else
 // it returns "".
 func (k *call) explains(err error) string {
-	r, with := k.c.run, k.o.With
-	has := func(name string) bool { return find(with, name).Name != "" }
-	closing := k.m.closes.Load()
-	for _, refusal := range refused(k.lock, with) {
+	for _, refusal := range refused(k.lock, k.o.With) {
 		if errors.Is(err, refusal) {
-			return nameOf(refusal)
+			return refusalNames[refusal]
 		}
 	}
-	switch {
-	case err == nil:
-		if k.wait >= 0 && (k.verb == "rlock.Lock.TryLock" || k.verb == "rlock.Lock.TryLockFor") {
-			return "false"
-		}
-	case errors.Is(err, rlock.ErrTooManyWaiters):
-		if has("WithMaxWaiters") && errors.Is(err, rlock.ErrNotAcquired) {
-			return "rlock.ErrTooManyWaiters"
-		}
-	case errors.Is(err, rlock.ErrNotPassed):
-		if k.verb == "rlock.Client.Resume" && (k.parcel == nil || !r.sane() || r.now() > k.parcel.until-r.slack() || r.mayBeForced(k.parcel.lock)) {
-			return "rlock.ErrNotPassed"
-		}
-	case errors.Is(err, rlock.ErrNotAcquired):
-		if k.wait >= 0 && k.verb != "rlock.Lock.TryLock" && k.verb != "rlock.Lock.TryLockFor" {
-			return "rlock.ErrNotAcquired"
-		}
-	case errors.Is(err, rlock.ErrUpgrade):
-		if k.outer != nil && (k.lock.Kind == "write" || has("WithPermits")) {
-			return "rlock.ErrUpgrade"
-		}
-	case errors.Is(err, rlock.ErrClosed):
-		if closing {
-			return "rlock.ErrClosed"
-		}
-	case errors.Is(err, rlock.ErrHeldTooLong):
-		if k.outer != nil && k.outer.root().limited {
-			return "rlock.ErrHeldTooLong"
-		}
-	case errors.Is(err, rlock.ErrLost):
-		if k.outer != nil && (!r.sane() || k.outer.mayEnd()) {
-			return "rlock.ErrLost"
-		}
-	case errors.Is(err, rlock.ErrNoPermission):
-		if r.barred.Load() {
-			return "rlock.ErrNoPermission"
-		}
-	case k.ctx.Err() != nil && errors.Is(err, k.ctx.Err()):
-		if k.outer != nil && k.outer.valid() && r.sane() && k.outer.lock == nil {
+	for _, f := range failures {
+		if errors.Is(err, f.is) {
+			if f.may(k, err) {
+				return f.name
+			}
 			return ""
 		}
+	}
+	switch r := k.c.run; {
+	case err == nil:
+		if k.wait >= 0 && k.answers() {
+			return "false"
+		}
+	case k.ctx.Err() != nil && errors.Is(err, k.ctx.Err()):
 		return "context"
 	case errors.Is(err, rlock.ErrNotReplicated):
 		if k.m.setting.replicated() {
@@ -102,17 +95,6 @@ func (k *call) explains(err error) string {
 		return "a fault" // at once
 	}
 	return ""
-}
-
-// nameOf names the error of a call that is refused.
-func nameOf(err error) string {
-	switch err {
-	case rlock.ErrInvalidLease:
-		return "rlock.ErrInvalidLease"
-	case rlock.ErrPermits:
-		return "rlock.ErrPermits"
-	}
-	return "errors.ErrUnsupported"
 }
 
 // root returns the outermost level of the owner.
@@ -270,33 +252,30 @@ func (v *giving) judge(err error) {
 	root := g.root()
 	switch {
 	case err == nil:
-	case errors.Is(err, rlock.ErrLost):
+	case r.face.error(err, "rlock.ErrLost", rlock.ErrLost):
 		if r.sane() && !root.mayEnd() {
 			r.problem("%s: %s returns %v while nothing breaks", g.call, v.verb, err)
 		}
-		if errors.Is(err, rlock.ErrHeldTooLong) {
-			r.face.call("error rlock.ErrHeldTooLong")
-		}
-		r.face.call("error rlock.ErrLost")
+		r.face.error(err, "rlock.ErrHeldTooLong", rlock.ErrHeldTooLong)
 	case errors.Is(err, rlock.ErrClosed):
 		if !g.call.m.closes.Load() {
 			r.problem("%s: %s returns %v of a client that is open", g.call, v.verb, err)
 		}
-	case errors.Is(err, rlock.ErrUnconfirmed):
+	case r.face.error(err, "rlock.ErrUnconfirmed", rlock.ErrUnconfirmed):
 		if r.sane() && !g.call.m.closes.Load() {
 			r.problem("%s: %s returns %v while nothing breaks", g.call, v.verb, err)
 		}
-		r.face.call("error rlock.ErrUnconfirmed")
 	case r.barred.Load() && errors.Is(err, rlock.ErrNoPermission):
 	case !r.sane() && v.verb == "rlock.Hold.ReleaseWith":
 	default:
 		r.problem("%s: %s returns %v", g.call, v.verb, err)
 	}
-	if took := r.now() - v.began; r.ground.Virtual && took > 5200*ms && !g.call.lock.group() {
-		r.problem("%s: %s takes %v", g.call, v.verb, took)
+	late, calm := 5200*ms, r.sane() && !g.call.m.closes.Load()
+	if calm {
+		late = r.slack()
 	}
-	if r.sane() && r.ground.Virtual && r.now()-v.began > r.slack() && !g.call.m.closes.Load() {
-		r.problem("%s: %s takes %v while nothing breaks", g.call, v.verb, r.now()-v.began)
+	if took := r.now() - v.began; r.ground.Virtual && took > late && (calm || !g.call.lock.group()) {
+		r.problem("%s: %s takes %v", g.call, v.verb, took)
 	}
 	if g.hold == nil {
 		return
@@ -340,26 +319,6 @@ func (v *giving) stays(late bool) (until time.Duration) {
 	return root.least
 }
 
-// judgeStep judges the error of a call for a hold.
-func (c *caller) judgeStep(g *grant, verb string, err error, ctx context.Context, valid bool, allowed []error) {
-	r := c.run
-	for _, a := range allowed {
-		if err == a || a != nil && errors.Is(err, a) {
-			if err != nil {
-				r.face.call("error " + a.Error())
-			}
-			return
-		}
-	}
-	switch {
-	case g.call.m.closes.Load() && errors.Is(err, rlock.ErrClosed):
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-	case g.call.lock.group() && errors.Is(err, errors.ErrUnsupported):
-	default:
-		r.problem("%s: %s of a hold (valid before: %v) returns %v", g.call, verb, valid, err)
-	}
-}
-
 // judgeGuarded judges the error of a guarded write.
 func (c *caller) judgeGuarded(g *grant, verb string, err error, ctx context.Context, valid bool) {
 	r := c.run
@@ -369,8 +328,7 @@ func (c *caller) judgeGuarded(g *grant, verb string, err error, ctx context.Cont
 			r.problem("%s: %s of a lock over several returns %v", g.call, verb, err)
 		}
 	case err == nil:
-	case errors.Is(err, rlock.ErrFenced):
-		r.face.call("error rlock.ErrFenced")
+	case r.face.error(err, "rlock.ErrFenced", rlock.ErrFenced):
 		if g.hold.Valid() {
 			r.problem("%s: %s returns %v, and the hold is valid", g.call, verb, err)
 		}
@@ -431,16 +389,14 @@ func (m *member) judgeClosed(err error, took time.Duration) {
 		}
 	}
 	for _, c := range m.clients {
-		if h := inspect.Of(c).Held(); len(h) > 0 {
+		if h := on(r.face, inspect.Of(c).Held)(); len(h) > 0 {
 			r.problem("%s holds locks after Close: %v", m.name, h)
 		}
-		r.face.call("inspect.Inspector.Held")
 		if s := inspect.Of(c).Stats(); s.Held != 0 || s.Waiting != 0 {
 			r.problem("%s: the figures after Close: %+v", m.name, s)
 		}
 	}
-	if fmt.Sprint(inspect.Of(m.main()).ID()) == "" {
+	if on(r.face, inspect.Of(m.main()).ID)() == "" {
 		r.problem("a client has no id")
 	}
-	r.face.call("inspect.Inspector.ID")
 }

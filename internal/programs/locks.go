@@ -208,26 +208,12 @@ func (c *caller) do(o *Op) {
 		if o.arg("work").S == "fails" && !errors.Is(err, failure) {
 			c.run.problem("%s returns %v, and not the error of its work", k, err)
 		}
-		v.returned(without(err, failure))
+		if err == failure { // and no error of the release is joined to it
+			err = nil
+		}
+		v.returned(err)
 		c.outlived, c.outlivedOwner = g.ctx, ""
 	}
-}
-
-// without returns err without part, an error that is joined in it.
-func without(err, part error) error {
-	if err == part {
-		return nil
-	}
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		var left []error
-		for _, e := range all.Unwrap() {
-			if e != part {
-				left = append(left, e)
-			}
-		}
-		return errors.Join(left...)
-	}
-	return err
 }
 
 // lockAndUnlock takes a lock in the name of the goroutine, or of an owner in the context.
@@ -262,8 +248,7 @@ func (c *caller) lockAndUnlock(o *Op) {
 	ctx := context.WithoutCancel(k.ctx)
 	k.cancel()
 	g := k.got(nil, ctx, lock)
-	_, carried := rlock.OwnerFrom(ctx)
-	c.run.face.call("rlock.OwnerFrom")
+	_, carried := on(c.run.face, rlock.OwnerFrom)(ctx)
 	g.goes = !carried && (k.outer == nil || k.outer.goes)
 	c.use(g, o)
 }
@@ -396,7 +381,7 @@ func (c *caller) guest(o *Op) {
 			continue
 		}
 		r.face.call("guest")
-		op := history.Op{Worker: c.lane, Method: "guest", Names: o.Lock.names(), Owner: owner, Lease: 3 * time.Second, Shared: o.Lock.Kind == "read"}
+		op := history.Op{Method: "guest", Names: o.Lock.names(), Owner: owner, Lease: 3 * time.Second, Shared: o.Lock.Kind == "read"}
 		record := c.m.recorder.Begin(op)
 		record.End(history.Result{Outcome: history.Acquired, Until: history.At(time.Now().Add(o.arg("for").D))})
 		from := r.now()

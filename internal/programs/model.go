@@ -93,10 +93,11 @@ func (c *caller) model(o *Op) {
 	case 2:
 		m.latch, verbs, m.channel = c.m.sync.CountDownLatch(name), latchVerbs, "redisson_countdownlatch__channel__{"+m.key+"}"
 	}
+	verbs = slices.Concat(verbs, []verb{{1, "another program", outside}})
 	hear, end := m.listen()
 	defer end()
 	for range 30 {
-		v := m.one(verbs)
+		v := weighted(m.Rand, verbs, func(v verb) int { return v.weight })
 		m.log = append(m.log, v.name)
 		got, want, err := v.call(m)
 		if c.question(v.name, err, ctx); err != nil {
@@ -111,21 +112,6 @@ func (c *caller) model(o *Op) {
 		}
 		m.heard, m.told = nil, nil
 	}
-}
-
-// one draws a verb.
-func (m *model) one(verbs []verb) verb {
-	sum := 1
-	for _, v := range verbs {
-		sum += v.weight
-	}
-	n := m.IntN(sum)
-	for _, v := range verbs {
-		if n -= v.weight; n < 0 {
-			return v
-		}
-	}
-	return verb{1, "another program", outside}
 }
 
 // String returns the state in the form of found.
@@ -347,8 +333,7 @@ var permitVerbs = append(countVerbs("redisson.PermitSemaphore", func(m *model) c
 		}
 		// The watchdog keeps no permit here: it would sweep at times of its own.
 		if want > 0 && m.IntN(2) == 0 {
-			m.caller.run.face.call("redisson.PermitSemaphore.AcquireN")
-			got, err = m.permits.AcquireN(m.ctx, n, time.Hour)
+			got, err = on(m.caller.run.face, m.permits.AcquireN)(m.ctx, n, time.Hour)
 		} else {
 			got, err = m.permits.TryAcquireN(m.ctx, n, 0, time.Hour)
 		}

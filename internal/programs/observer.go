@@ -3,6 +3,7 @@ package programs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-rlock/rlock/rlock"
@@ -66,6 +67,11 @@ func (b *observed) hooks() *rlock.Observer {
 		}
 		return &k.seen, k
 	}
+	contended := func(s *sight, k *call, told bool) {
+		if k != nil && told != (s.waiting > 0) {
+			r.problems = append(r.problems, fmt.Sprintf("%s: an Observer is told Contended %v after %d Waiting", k, told, s.waiting))
+		}
+	}
 	return &rlock.Observer{
 		Opened: func(*rlock.Client) { locked("Opened", func() { b.opened++ }) },
 		Closed: func(*rlock.Client) { locked("Closed", func() { b.closed++ }) },
@@ -95,9 +101,7 @@ func (b *observed) hooks() *rlock.Observer {
 			locked("Acquired", func() {
 				s.acquired++
 				s.owner, s.since = i.Owner, now
-				if i.Contended != (s.waiting > 0) && ctx.Value(callKey{}) != nil {
-					r.problems = append(r.problems, "an Observer is told Contended of a call that was not, or not of one that was")
-				}
+				contended(s, k, i.Contended)
 				b.by[i.AcquiredBy]++
 			})
 		},
@@ -108,7 +112,7 @@ func (b *observed) hooks() *rlock.Observer {
 			locked("Answered", func() { b.answered++ })
 		},
 		GaveUp: func(ctx context.Context, i rlock.GaveUpInfo) {
-			s, _ := of(ctx, i.LockInfo)
+			s, k := of(ctx, i.LockInfo)
 			if i.Err == nil {
 				r.problem("an Observer is told no error of a call that gave up")
 			}
@@ -118,9 +122,7 @@ func (b *observed) hooks() *rlock.Observer {
 				if errors.Is(i.Err, rlock.ErrNotAcquired) {
 					b.denied++
 				}
-				if i.Contended != (s.waiting > 0) && ctx.Value(callKey{}) != nil {
-					r.problems = append(r.problems, "an Observer is told Contended of a call that was not, or not of one that was")
-				}
+				contended(s, k, i.Contended)
 			})
 		},
 		Released: func(ctx context.Context, i rlock.ReleasedInfo) {

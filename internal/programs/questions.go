@@ -35,11 +35,8 @@ func init() {
 				ctx, cancel := context.WithTimeout(c.run.ctx, 5*time.Second)
 				defer cancel()
 				err := what.call(c, ctx)
-				if !errors.Is(err, what.with) && !errors.Is(err, rlock.ErrClosed) && (c.run.sane() || err == nil) {
+				if !c.run.face.error(err, what.name, what.with) && !errors.Is(err, rlock.ErrClosed) && (c.run.sane() || err == nil) {
 					c.run.problem("%s returns %v, and not %v", what.name, err, what.with)
-				}
-				if errors.Is(err, what.with) {
-					c.run.face.call("error " + what.name)
 				}
 			}},
 	)
@@ -54,7 +51,7 @@ var questions = []struct {
 	{"rlock.Client.Check", func(c *caller, ctx context.Context, _ *rlock.Lock) error { return c.m.main().Check(ctx) }},
 	{"rlock.Lock.TTL", func(c *caller, ctx context.Context, l *rlock.Lock) error {
 		left, err := l.TTL(ctx)
-		if err == nil && (left < 0 || left > c.run.longest()) {
+		if longest := max(4*time.Second, c.run.program.World.Lease) + 500*ms; err == nil && (left < 0 || left > longest) {
 			c.run.problem("%s: the time left is %v", l.Name(), left)
 		}
 		return err
@@ -89,12 +86,10 @@ var questions = []struct {
 				c.run.problem("Locks yields a lock without a name")
 			}
 		}
-		for _, name := range []string{"inspect.Inspector.Watch", "inspect.Watch.Names", "inspect.Watch.Locks"} {
-			c.run.face.call(name)
-		}
-		watch := inspect.Of(c.m.main()).Watch()
-		names, _ := watch.Names(ctx)
-		states, errs := watch.Locks(ctx, names)
+		f := c.run.face
+		watch := on(f, inspect.Of(c.m.main()).Watch)()
+		names, _ := on(f, watch.Names)(ctx)
+		states, errs := on(f, watch.Locks)(ctx, names)
 		for i, state := range states {
 			if errs[i] == nil && state.Name != names[i] {
 				c.run.problem("a Watch shows %+v for %q", state, names[i])
@@ -115,8 +110,8 @@ var questions = []struct {
 		if s.Held < 0 || s.Waiting < 0 || s.Acquired < s.AcquiredByHandoff || s.Renewals < s.RenewalsFailed {
 			c.run.problem("Stats shows %+v", s)
 		}
-		if c.run.face.call("inspect.Stats.Add"); s.Add(s).Acquired != 2*s.Acquired {
-			c.run.problem("Add shows %+v", s.Add(s))
+		if sum := on(c.run.face, s.Add)(s); sum.Acquired != 2*s.Acquired {
+			c.run.problem("Add shows %+v", sum)
 		}
 		return nil
 	}},
@@ -144,7 +139,7 @@ var refusals = []struct {
 		return err
 	}},
 	{"rlock.ErrNotHeld", rlock.ErrNotHeld, func(c *caller, ctx context.Context) error {
-		return c.m.main().NewLock("p").Unlock(rlock.WithOwner(ctx, newOwner(c.run.face)))
+		return c.m.main().NewLock("p").Unlock(rlock.WithOwner(ctx, on(c.run.face, rlock.NewOwner)()))
 	}},
 	{"rlock.ErrNoToken", rlock.ErrNoToken, func(c *caller, ctx context.Context) error {
 		_, err := c.m.main().NewLock("p").Token(ctx)
@@ -165,11 +160,6 @@ var refusals = []struct {
 		}
 		return err
 	}},
-}
-
-func newOwner(f *Face) rlock.Owner {
-	f.call("rlock.NewOwner")
-	return rlock.NewOwner()
 }
 
 // shown asks Redis whether it shows a hold that is valid, unless a fault makes Redis forget the
@@ -246,10 +236,7 @@ func (c *caller) shownByParts(ctx context.Context) {
 	until := g.hold.ValidUntil()
 	left, found := time.Until(until), ""
 	shows := func(server int, name string) (held, told bool) {
-		r.mu.Lock()
-		away := server > 0 && server == r.away
-		r.mu.Unlock()
-		if away {
+		if server > 0 && int64(server) == r.away.Load() {
 			return true, true // it had the lock, or lets nobody else have it
 		}
 		key, a := r.program.World.Prefix+name, r.admin[server]

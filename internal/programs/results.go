@@ -69,15 +69,6 @@ type onceRun struct {
 	fails bool          // its result is an error for all
 }
 
-func (m *member) joinOnce() {
-	var c groupConfig
-	apply(groupSettings, &c, m.run.program.World.Options)
-	c.once.Done = func(_ context.Context, e once.Event) { m.run.face.call("once.Source " + string(e.Source)) }
-	m.run.face.fields("once.Options", c.once)
-	m.run.face.call("once.New")
-	m.group = once.New(m.main(), c.once)
-}
-
 func (c *caller) once(o *Op) {
 	r, m := c.run, c.m
 	ctx, cancel := context.WithTimeout(r.ctx, o.Ctx.D)
@@ -87,12 +78,10 @@ func (c *caller) once(o *Op) {
 	var begun atomic.Int32    // how often the function has begun: it may begin after its caller has left
 	switch o.arg("how").S {
 	case "fresh":
-		r.face.call("once.Fresh")
-		ctx = once.Fresh(ctx)
+		ctx = on(r.face, once.Fresh)(ctx)
 	case "forget":
-		r.face.call("once.Group.Forget")
 		forgets = r.now()
-		if err := m.group.Forget(ctx, key); err != nil {
+		if err := on(r.face, m.group.Forget)(ctx, key); err != nil {
 			if !errors.Is(err, once.ErrClosed) {
 				c.judgeQuestion("once.Group.Forget", err, ctx)
 			}
@@ -105,8 +94,7 @@ func (c *caller) once(o *Op) {
 		if n := begun.Add(1); n > 1 {
 			r.problem("once: the function of %s runs %d times", o, n)
 		}
-		r.face.call("once.HoldOf")
-		hold, began := once.HoldOf(ctx), r.now()
+		hold, began := on(r.face, once.HoldOf)(ctx), r.now()
 		select {
 		case <-time.After(o.arg("for").D):
 		case <-ctx.Done():
@@ -120,21 +108,19 @@ func (c *caller) once(o *Op) {
 		case "exits":
 			runtime.Goexit()
 		case "nests":
-			r.face.call("once.ErrNested")
-			if _, _, err := m.group.Do(ctx, key, nil); !errors.Is(err, once.ErrNested) {
+			if _, _, err := m.group.Do(ctx, key, nil); !r.face.error(err, "once.ErrNested", once.ErrNested) {
 				r.problem("once: a Do within the function of its key returns %v", err)
 			}
 		}
 		fails := o.arg("work").S == "fails for all"
 		r.mu.Lock()
 		r.results[id] = &onceRun{key: key, began: began, ended: r.now(), over: !hold.Valid(), fails: fails}
-		if gone := max(r.deleted[key], r.deleted[""]); gone > began && !r.refuses && r.refused < began && find(r.program.World.Options, "once.Most").N == 0 {
+		if gone := max(r.deleted[key], r.deleted[""]); gone > began && !r.refuses && r.refused < began && r.options.once.Most == 0 {
 			r.results[id].gone = true // else only its process has the value, which is not stored
 		}
 		r.mu.Unlock()
 		if fails {
-			r.face.call("once.ForAll")
-			return result{}, once.ForAll(errors.New("run " + strconv.Itoa(id)))
+			return result{}, on(r.face, once.ForAll)(errors.New("run " + strconv.Itoa(id)))
 		}
 		return result{Run: id, Pad: strings.Repeat("x", o.arg("long").N)}, nil
 	}
@@ -142,13 +128,10 @@ func (c *caller) once(o *Op) {
 	var shared bool
 	var err error
 	if o.arg("as").N > 0 {
-		r.face.call("once.As")
-		r.face.call("once.JSON")
-		v, shared, err = once.As(ctx, m.group, once.JSON[result](), key, work)
+		v, shared, err = on(r.face, once.As[result])(ctx, m.group, on(r.face, once.JSON[result])(), key, work)
 	} else {
-		r.face.call("once.Group.Do")
 		var bytes []byte
-		bytes, shared, err = m.group.Do(ctx, key, func(ctx context.Context) ([]byte, error) {
+		bytes, shared, err = on(r.face, m.group.Do)(ctx, key, func(ctx context.Context) ([]byte, error) {
 			v, err := work(ctx)
 			if err != nil {
 				return nil, err
@@ -163,8 +146,7 @@ func (c *caller) once(o *Op) {
 	}
 	var forAll *once.Shared
 	if errors.As(err, &forAll) {
-		r.face.call("once.Shared.Error")
-		v.Run, _ = strconv.Atoi(strings.TrimPrefix(forAll.Error(), "run "))
+		v.Run, _ = strconv.Atoi(strings.TrimPrefix(on(r.face, forAll.Error)(), "run "))
 	}
 	runs := int(begun.Load())
 	if runs > 0 && err != nil && err.Error() == "run "+strconv.Itoa(id) {
@@ -190,11 +172,9 @@ func (r *Run) judgeValue(o *Op, key string, of, mine int, asked, forgets time.Du
 	if w.Outside && run == nil {
 		return // of another process
 	}
-	var c groupConfig
-	apply(groupSettings, &c, w.Options)
-	keep := c.once.Keep
+	keep := r.options.once.Keep
 	if fails {
-		keep = c.once.KeepErrors
+		keep = r.options.once.KeepErrors
 	}
 	switch {
 	case run == nil || run.key != key || run.fails != fails:
@@ -218,22 +198,19 @@ func (c *caller) judgeOnce(o *Op, err error, ctx context.Context, runs int) {
 	var panicked *once.PanicError
 	work := o.arg("work").S
 	switch {
-	case errors.Is(err, once.ErrClosed):
-		r.face.call("once.ErrClosed")
+	case r.face.error(err, "once.ErrClosed", once.ErrClosed):
 		if !c.m.closes.Load() {
 			r.problem("once: %s returns %v of a group that is open", o, err)
 		}
 	case errors.As(err, &panicked):
-		r.face.call("once.PanicError.Error")
-		if runs == 0 || work != "panics" && work != "exits" || panicked.Error() == "" {
+		if runs == 0 || work != "panics" && work != "exits" || on(r.face, panicked.Error)() == "" {
 			r.problem("once: %s returns %v", o, err)
 		}
 	case errors.Is(err, errWork):
 		if runs == 0 || work != "fails" {
 			r.problem("once: %s returns another's error: %v", o, err)
 		}
-	case errors.Is(err, once.ErrVoid):
-		r.face.call("once.ErrVoid")
+	case r.face.error(err, "once.ErrVoid", once.ErrVoid):
 		if r.program.World.Calm || runs == 0 {
 			r.problem("once: %s returns %v, and ran %d times", o, err, runs)
 		}
@@ -288,31 +265,19 @@ func (c *caller) settle(o *Op) {
 	verb := "idempotent.Guard." + o.arg("by").S
 	var err error
 	if o.arg("by").S == "Forget" {
-		err = c.m.guard.Forget(ctx, key)
+		err = on(r.face, c.m.guard.Forget)(ctx, key)
 	} else {
-		err = c.m.guard.Settle(ctx, key, idempotent.Response{Status: http.StatusCreated, Body: []byte("settled")})
-		r.face.error(err, "idempotent.ErrSettled", idempotent.ErrSettled)
+		err = on(r.face, c.m.guard.Settle)(ctx, key, idempotent.Response{Status: http.StatusCreated, Body: []byte("settled")})
 	}
-	r.face.call(verb)
-	if !errors.Is(err, idempotent.ErrSettled) && !errors.Is(err, once.ErrClosed) && !errors.Is(err, idempotent.ErrInvalidResponse) {
+	settled := r.face.error(err, "idempotent.ErrSettled", idempotent.ErrSettled)
+	if !settled && !errors.Is(err, once.ErrClosed) && !errors.Is(err, idempotent.ErrInvalidResponse) {
 		c.judgeQuestion(verb, err, ctx)
 	}
 }
 
-func (m *member) joinIdempotent() {
-	var c groupConfig
-	apply(groupSettings, &c, m.run.program.World.Options)
-	c.idempotent.Who = func(*http.Request) string { return "account" }
-	m.run.face.fields("idempotent.Options", c.idempotent)
-	m.run.face.call("idempotent.New")
-	m.guard = idempotent.New(m.main(), c.idempotent)
-}
-
 func (c *caller) post(o *Op) {
 	r, key, method := c.run, o.arg("key").S, o.arg("method").S
-	var options groupConfig
-	apply(groupSettings, &options, r.program.World.Options)
-	settings := options.idempotent
+	settings := r.options.idempotent
 	guarded := settings.Methods == nil || method == "POST"
 	id := r.number()
 	var runs atomic.Int32
@@ -321,12 +286,12 @@ func (c *caller) post(o *Op) {
 		if n := runs.Add(1); n > 1 {
 			r.problem("idempotent: the handler of one request runs %d times", n)
 		}
-		r.face.call("idempotent.Key")
-		if (idempotent.Key(q.Context()) == "") != (key == "" || !guarded) {
-			r.problem("idempotent: the key of %s is %q", o, idempotent.Key(q.Context()))
+		known := on(r.face, idempotent.Key)(q.Context())
+		if (known == "") != (key == "" || !guarded) {
+			r.problem("idempotent: the key of %s is %q", o, known)
 		}
 		r.mu.Lock()
-		r.posts.keys[method+key] = idempotent.Key(q.Context())
+		r.posts.keys[method+key] = known
 		r.mu.Unlock()
 		select {
 		case <-time.After(o.arg("for").D):
@@ -339,8 +304,7 @@ func (c *caller) post(o *Op) {
 		case "panics":
 			panic(errWork)
 		case "not done":
-			r.face.call("idempotent.NotDone")
-			idempotent.NotDone(q.Context())
+			on(r.face, idempotent.NotDone)(q.Context())
 			w.WriteHeader(http.StatusAccepted)
 		default:
 			w.WriteHeader(http.StatusCreated)
@@ -352,8 +316,7 @@ func (c *caller) post(o *Op) {
 		q.Header.Set("Idempotency-Key", key)
 	}
 	w := httptest.NewRecorder()
-	r.face.call("idempotent.Guard.Handler")
-	if !apart(func() { c.m.guard.Handler(http.HandlerFunc(handler)).ServeHTTP(w, q) }) {
+	if !apart(func() { on(r.face, c.m.guard.Handler)(http.HandlerFunc(handler)).ServeHTTP(w, q) }) {
 		if o.arg("answer").S != "panics" || runs.Load() == 0 {
 			r.problem("idempotent: %s panics", o)
 		}
@@ -419,39 +382,26 @@ func init() {
 // leaders is the lock of the election.
 const leaders = "e"
 
-func (m *member) joinElection() {
-	m.run.face.call("elect.New")
-	m.run.face.call("elect.WithText")
-	m.run.face.call("elect.WithOverrun")
-	m.candidate = elect.New(m.main(), leaders, elect.WithText(m.name), elect.WithOverrun(func() { m.run.face.call("overrun") }))
-}
-
 func (c *caller) elect(o *Op) {
 	r, m := c.run, c.m
 	ctx, cancel := context.WithTimeout(r.ctx, o.Ctx.D)
 	defer cancel()
 	switch o.arg("how").N {
 	case 0:
-		r.face.call("elect.Candidate.Leader")
-		_, err := m.candidate.Leader(ctx)
-		if errors.Is(err, elect.ErrNoLeader) {
-			r.face.call("elect.ErrNoLeader")
-			return
+		if _, err := m.candidate.Leader(ctx); !r.face.error(err, "elect.ErrNoLeader", elect.ErrNoLeader) {
+			c.question("elect.Candidate.Leader", err, ctx)
 		}
-		c.judgeQuestion("elect.Candidate.Leader", err, ctx)
 		return
 	case 1:
-		r.face.call("elect.Candidate.Observe")
 		err := m.candidate.Observe(ctx, func(leader string) {
 			if leader == "" {
 				r.problem("elect: Observe tells of a leader without a text")
 			}
 		})
-		c.judgeQuestion("elect.Candidate.Observe", err, ctx)
+		c.question("elect.Candidate.Observe", err, ctx)
 		return
 	case 2:
-		r.face.call("elect.Candidate.Do")
-		err := m.candidate.Do(ctx, func(ctx context.Context) error {
+		err := on(r.face, m.candidate.Do)(ctx, func(ctx context.Context) error {
 			if t := m.candidate.Term(); t == nil && ctx.Err() == nil {
 				time.Sleep(ms) // it may have ended at this moment
 				if ctx.Err() == nil {
@@ -460,20 +410,17 @@ func (c *caller) elect(o *Op) {
 			}
 			return nil
 		})
-		if errors.Is(err, elect.ErrNotLeader) {
-			r.face.call("elect.ErrNotLeader")
-		} else if err != nil {
+		if err != nil && !r.face.error(err, "elect.ErrNotLeader", elect.ErrNotLeader) {
 			r.problem("elect: Do returns %v", err)
 		}
 		return
 	}
 	failure := errors.New("the leader fails")
-	r.face.call("elect.Candidate.Run")
 	terms := 0
-	err := m.candidate.Run(ctx, func(ctx context.Context, term *rlock.Hold) error {
+	err := on(r.face, m.candidate.Run)(ctx, func(ctx context.Context, term *rlock.Hold) error {
 		terms++
 		op := history.Op{
-			Worker: c.lane, Method: "elect.Candidate.Run", Names: []string{leaders}, Owner: fmt.Sprintf("%s#%d.%d", m.name, o.ID, terms),
+			Method: "elect.Candidate.Run", Names: []string{leaders}, Owner: fmt.Sprintf("%s#%d.%d", m.name, o.ID, terms),
 			Lease: r.program.World.Lease, Kept: true,
 		}
 		token, _ := term.Token()
@@ -489,8 +436,7 @@ func (c *caller) elect(o *Op) {
 				return history.Belief{Held: !until.IsZero(), Until: history.At(until)}
 			})
 			if term.Valid() {
-				r.face.call("elect.Candidate.Term")
-				if m.candidate.Term() == nil && ctx.Err() == nil {
+				if on(r.face, m.candidate.Term)() == nil && ctx.Err() == nil {
 					r.problem("elect: there is no term while its hold is valid")
 				}
 			}
@@ -518,8 +464,7 @@ func (c *caller) elect(o *Op) {
 		return nil
 	})
 	switch {
-	case errors.Is(err, elect.ErrRunning):
-		r.face.call("elect.ErrRunning")
+	case r.face.error(err, "elect.ErrRunning", elect.ErrRunning):
 	case errors.Is(err, failure):
 		if o.arg("work").S != "fails" {
 			r.problem("elect: Run returns the error of another one's work")

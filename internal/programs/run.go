@@ -3,13 +3,10 @@ package programs
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
-	"reflect"
-	"slices"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +56,10 @@ type Run struct {
 	injector *history.Recorder // the recorder of faults
 	flushed  atomic.Bool       // Redis has forgotten everything
 	barred   atomic.Bool       // Redis refuses users now and then
+	whole    atomic.Bool       // the faults and their effects are over
+	away     atomic.Int64      // the server that has lost its data, and grants nothing; 0: none
+	numbers  atomic.Int64      // the number of calls
+	options  groupConfig       // the options of groups and guards
 
 	members []*slot
 
@@ -73,12 +74,9 @@ type Run struct {
 	refused    time.Duration            // the time until which Redis has refused scripts
 	maybe      []func()                 // functions that end faults which may still come
 	held, most int                      // the number of levels that callers have, and the most at once
-	away       int                      // the server that has lost its data, and grants nothing; 0: none
-	healed     time.Duration            // when the faults and their effects were over
 	parcels    []*parcel                // holds that were passed on
 	grants     []*grant
-	takeovers  []*takeover // calls that take a lock over
-	ids        int
+	takeovers  []*takeover      // calls that take a lock over
 	results    map[int]*onceRun // the runs of all functions, by number
 	posts      posts
 	counts     counts
@@ -119,12 +117,7 @@ func (r *Run) problem(format string, args ...any) {
 }
 
 // number returns a number for each call.
-func (r *Run) number() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ids++
-	return r.ground.First + r.ids
-}
+func (r *Run) number() int { return r.ground.First + int(r.numbers.Add(1)) }
 
 // recorder returns the recorder of a client, or of faults: the ground's, or a new one.
 func (r *Run) recorder(name string) *history.Recorder {
@@ -170,6 +163,7 @@ func newRun(p *Program, ground Ground, face *Face) *Run {
 		results: make(map[int]*onceRun), notes: make(map[string]*note),
 		posts: posts{responses: make(map[string]string), keys: make(map[string]string), settled: make(map[string]bool)},
 	}
+	apply(groupSettings, &r.options, p.World.Options)
 	r.ctx, r.cancel = context.WithTimeout(context.Background(), 24*time.Hour)
 	r.injector = r.recorder("faults")
 	return r
@@ -281,13 +275,11 @@ func (r *Run) member(index, life int) (*member, error) {
 // connect makes a client in one of the two ways.
 func connect(r *Run, config rlock.Config, patient bool) (*rlock.Client, error) {
 	if !patient {
-		r.face.call("rlock.New")
-		return rlock.New(config)
+		return on(r.face, rlock.New)(config)
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
 	defer cancel()
-	r.face.call("rlock.NewContext")
-	return rlock.NewContext(ctx, config)
+	return on(r.face, rlock.NewContext)(ctx, config)
 }
 
 // discard closes a client that no caller has used.
@@ -309,26 +301,27 @@ func (m *member) closeNets() {
 
 // join makes what the other packages have for the client.
 func (m *member) join() {
-	m.joinOnce()
-	m.joinIdempotent()
-	m.joinRedisson()
-	m.joinElection()
+	f, c := m.run.face, m.run.options
+	c.once.Done = func(_ context.Context, e once.Event) { f.call("once.Source " + string(e.Source)) }
+	c.idempotent.Who = func(*http.Request) string { return "account" }
+	f.fields("once.Options", c.once)
+	f.fields("idempotent.Options", c.idempotent)
+	m.group, m.guard = on(f, once.New)(m.main(), c.once), on(f, idempotent.New)(m.main(), c.idempotent)
+	m.sync = on(f, redisson.New)(m.main())
+	m.candidate = on(f, elect.New)(m.main(), leaders, on(f, elect.WithText)(m.name), on(f, elect.WithOverrun)(func() { f.call("overrun") }))
 }
 
 func (m *member) leave() {
 	m.closed = m.run.now()
 	m.closes.Store(true)
-	m.run.face.call("once.Group.Close")
-	m.group.Close()
-	m.run.face.call("idempotent.Guard.Close")
-	m.guard.Close()
+	on(m.run.face, m.group.Close)()
+	on(m.run.face, m.guard.Close)()
 	m.recorder.Closes()
 	var failed error
 	var took time.Duration
 	for _, c := range m.clients {
-		m.run.face.call("rlock.Client.Close")
 		began := m.run.now()
-		if err := c.Close(); err != nil {
+		if err := on(m.run.face, c.Close)(); err != nil {
 			failed = err
 		}
 		took = max(took, m.run.now()-began)
@@ -450,66 +443,3 @@ func (c *askedConn) Read(b []byte) (int, error) {
 	}
 	return c.Conn.Read(b)
 }
-
-// A Face counts calls by name, as "rlock.Lock.Acquire", pairs of options of one call, settings that
-// were set, and values that callers have seen.
-type Face struct {
-	mu    sync.Mutex
-	count map[string]int
-}
-
-func NewFace() *Face { return &Face{count: make(map[string]int)} }
-
-func (f *Face) call(name string) {
-	f.mu.Lock()
-	f.count[name]++
-	f.mu.Unlock()
-}
-
-// error counts an error if it is the error of that name.
-func (f *Face) error(err error, name string, is error) {
-	if errors.Is(err, is) {
-		f.call("error " + name)
-	}
-}
-
-// Pair returns the name under which two options of one call are counted.
-func Pair(a, b string) string {
-	if a > b {
-		a, b = b, a
-	}
-	return a + " and " + b
-}
-
-func (f *Face) pairs(with []Choice) {
-	for i, a := range with {
-		for _, b := range with[i+1:] {
-			f.call(Pair(a.Name, b.Name))
-		}
-	}
-}
-
-// config counts the fields that are set.
-func (f *Face) config(c *rlock.Config) {
-	f.fields("rlock.Config", *c)
-	f.fields("rlock.Advanced", c.Advanced)
-}
-
-func (f *Face) fields(name string, config any) {
-	v := reflect.ValueOf(config)
-	for i := range v.NumField() {
-		if !v.Field(i).IsZero() {
-			f.call(name + "." + v.Type().Field(i).Name)
-		}
-	}
-}
-
-// Counts returns how often each name was counted.
-func (f *Face) Counts() map[string]int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.count)
-}
-
-// Names returns the counted names, sorted.
-func (f *Face) Names() []string { return slices.Sorted(maps.Keys(f.Counts())) }

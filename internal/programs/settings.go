@@ -218,3 +218,10 @@ func refused(l Lock, with []Choice) (errs []error) {
 	}
 	return errs
 }
+
+// refusalNames has the names of the errors of refused.
+var refusalNames = map[error]string{
+	rlock.ErrInvalidLease: "rlock.ErrInvalidLease",
+	rlock.ErrPermits:      "rlock.ErrPermits",
+	errors.ErrUnsupported: "errors.ErrUnsupported",
+}

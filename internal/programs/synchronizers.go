@@ -46,20 +46,13 @@ func (r *Run) setPermits() {
 	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
 	defer cancel()
 	s := r.members[0].Load().sync
-	r.face.call("redisson.Semaphore.TrySetPermits")
-	if set, err := s.Semaphore(semaphoreName).TrySetPermits(ctx, semaphorePermits); (err != nil || !set) && !r.program.World.Outside {
+	if set, err := on(r.face, s.Semaphore(semaphoreName).TrySetPermits)(ctx, semaphorePermits); (err != nil || !set) && !r.program.World.Outside {
 		r.problem("redisson: the permits are not set: %v, %v", set, err)
 	}
-	r.face.call("redisson.PermitSemaphore.TrySetPermits")
-	if set, err := s.PermitSemaphore(permitsName).TrySetPermits(ctx, permitsOf); (err != nil || !set) && !r.program.World.Outside {
+	if set, err := on(r.face, s.PermitSemaphore(permitsName).TrySetPermits)(ctx, permitsOf); (err != nil || !set) && !r.program.World.Outside {
 		r.problem("redisson: the permits are not set: %v, %v", set, err)
 	}
 	r.counts = counts{semaphorePermits, semaphorePermits}
-}
-
-func (m *member) joinRedisson() {
-	m.run.face.call("redisson.New")
-	m.sync = redisson.New(m.main())
 }
 
 // counted notes that a call has added n, or may have added it.
@@ -81,8 +74,7 @@ func (c *caller) semaphore(o *Op) {
 	r := c.run
 	ctx, cancel := context.WithTimeout(r.ctx, o.Ctx.D)
 	defer cancel()
-	r.face.call("redisson.Client.Semaphore")
-	s, n := c.m.sync.Semaphore(semaphoreName), o.arg("n").N
+	s, n := on(r.face, c.m.sync.Semaphore)(semaphoreName), o.arg("n").N
 	taken := false
 	switch o.arg("how").N {
 	case 0, 1, 2:
@@ -129,10 +121,9 @@ func (c *caller) semaphore(o *Op) {
 		r.mu.Lock()
 		r.counts.most += n
 		r.mu.Unlock()
-		if c.m.closes.Load() || r.now() < r.healedAt() {
-			return
+		if r.healed() && !c.m.closes.Load() {
+			r.problem("redisson: Release returns %v", err)
 		}
-		r.problem("redisson: Release returns %v", err)
 	}
 }
 
@@ -140,8 +131,7 @@ func (c *caller) permits(o *Op) {
 	r := c.run
 	ctx, cancel := context.WithTimeout(r.ctx, o.Ctx.D)
 	defer cancel()
-	r.face.call("redisson.Client.PermitSemaphore")
-	s, lease := c.m.sync.PermitSemaphore(permitsName), o.arg("lease").D
+	s, lease := on(r.face, c.m.sync.PermitSemaphore)(permitsName), o.arg("lease").D
 	if o.arg("how").N == 5 {
 		c.changes(ctx, o)
 		return
@@ -158,10 +148,9 @@ func (c *caller) permits(o *Op) {
 	if err != nil || p == nil {
 		return
 	}
-	r.face.call("redisson.Permit.ID")
-	id := p.ID()
+	id := on(r.face, p.ID)()
 	op := history.Op{
-		Worker: c.lane, Method: "redisson.PermitSemaphore.Acquire", Names: []string{permitsName}, Owner: id, Shared: true, Permits: 1, Of: permitsOf,
+		Method: "redisson.PermitSemaphore.Acquire", Names: []string{permitsName}, Owner: id, Shared: true, Permits: 1, Of: permitsOf,
 		Lease: r.program.World.Lease, Kept: true,
 	}
 	record, since := c.m.recorder.Begin(op), r.now()
@@ -171,8 +160,7 @@ func (c *caller) permits(o *Op) {
 		record.Gave(history.Result{Outcome: history.Unconfirmed})
 	}()
 	look := func() {
-		r.face.call("redisson.Permit.Err")
-		record.Look(func() history.Belief { return history.Belief{Held: p.Err() == nil} })
+		record.Look(func() history.Belief { return history.Belief{Held: on(r.face, p.Err)() == nil} })
 		if before := r.now(); p.Err() == nil {
 			if lease > 0 && before > since+lease && o.arg("how").N != 1 && r.ground.Virtual {
 				r.problem("redisson: a permit with a lease of %v is valid after %v", lease, before-since)
@@ -188,9 +176,8 @@ func (c *caller) permits(o *Op) {
 		}
 		lease = 2 * time.Second
 	}
-	r.face.call("redisson.Permit.Context")
 	select {
-	case <-p.Context().Done():
+	case <-on(r.face, p.Context)().Done():
 	case <-time.After(o.arg("for").D):
 	}
 	look()
@@ -203,8 +190,7 @@ func (c *caller) permits(o *Op) {
 			return
 		} // else the watchdog keeps it
 	}
-	err = p.Release(within)
-	r.face.call("redisson.Permit.Release")
+	err = on(r.face, p.Release)(within)
 	if p.Context().Err() == nil && err == nil {
 		r.problem("redisson: the context of a permit goes on after its release")
 	}
@@ -236,8 +222,7 @@ func (c *caller) latch(o *Op) {
 	ctx, cancel := context.WithTimeout(r.ctx, o.Ctx.D+time.Second)
 	defer cancel()
 	name, n := fmt.Sprintf("xl%d", o.ID), o.arg("n").N
-	r.face.call("redisson.Client.CountDownLatch")
-	here, there := c.m.sync.CountDownLatch(name), r.members[(c.m.index+1)%len(r.members)].Load().sync.CountDownLatch(name)
+	here, there := on(r.face, c.m.sync.CountDownLatch)(name), r.members[(c.m.index+1)%len(r.members)].Load().sync.CountDownLatch(name)
 	defer r.sweep(name)
 	set, err := here.TrySetCount(ctx, int64(n))
 	if errors.Is(err, rlock.ErrInvalidName) && r.program.World.Prefix != "" && r.admin[0].Mode() == rueidis.ClientModeCluster {
@@ -254,8 +239,7 @@ func (c *caller) latch(o *Op) {
 	awaits := make(chan struct{})
 	go func() {
 		defer close(awaits)
-		err := there.Await(ctx)
-		r.face.call("redisson.CountDownLatch.Await")
+		err := on(r.face, there.Await)(ctx)
 		r.mu.Lock()
 		sure := sure && !r.flushed.Load()
 		early, late := err == nil && r.now() < opened && sure, err != nil && r.now() > opened+looks && sure && r.program.World.Calm

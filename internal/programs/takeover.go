@@ -73,7 +73,7 @@ func (t *takeover) returns(got bool) {
 // Run.mu.
 func (g *grant) takeoversOf() (all []*takeover) {
 	for _, t := range g.run().takeovers {
-		if slices.Contains(g.call.lock.names(), t.call.lock.Name) && t.call.owner != g.root().owner {
+		if slices.Contains(g.call.lock.names(), t.call.lock.Name) && t.call.owner != g.root().call.owner {
 			all = append(all, t)
 		}
 	}
@@ -131,7 +131,7 @@ func (r *Run) judgeTakers() {
 		}
 		var next *grant
 		for _, n := range r.grants {
-			same := n.outer == nil && slices.Contains(n.call.lock.names(), g.call.lock.Name) && n.owner != g.root().owner
+			same := n.outer == nil && slices.Contains(n.call.lock.names(), g.call.lock.Name) && n.call.owner != g.root().call.owner
 			if same && n.call.verb != "rlock.Client.Resume" && granted(n) > granted(g.root()) && (next == nil || granted(n) < granted(next)) {
 				next = n
 			}
@@ -159,13 +159,11 @@ func (c *caller) letThrough(shown inspect.Lock, w inspect.Waiter) {
 	k.takeover.lets = w.Owner
 	err := inspect.Of(c.m.main()).LetThrough(r.ctx, shown, w, grace)
 	r.face.call(k.verb)
-	if err == nil || errors.Is(err, inspect.ErrNotLetThrough) {
+	told := err == nil || r.face.error(err, "inspect.ErrNotLetThrough", inspect.ErrNotLetThrough)
+	if told {
 		k.takeover.returns(err == nil)
 	}
-	if errors.Is(err, inspect.ErrNotLetThrough) {
-		r.face.call("error inspect.ErrNotLetThrough")
-	}
-	if r.sane() && (err != nil && !errors.Is(err, inspect.ErrNotLetThrough) && !errors.Is(err, rlock.ErrClosed) || r.now()-k.began > grace+forced+r.slack()+time.Second) {
+	if r.sane() && (!told && !errors.Is(err, rlock.ErrClosed) || r.now()-k.began > grace+forced+r.slack()+time.Second) {
 		r.problem("%s returns %v after %v", k, err, r.now()-k.began)
 	}
 }

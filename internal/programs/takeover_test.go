@@ -32,12 +32,12 @@ func TestWhoMayTakeALockOver(t *testing.T) {
 			callOf := func(owner string) *call {
 				return &call{c: &caller{run: r}, o: &Op{}, lock: Lock{"plain", "p"}, owner: owner, began: 10 * time.Second}
 			}
-			held := &grant{call: callOf("holder"), owner: "holder", since: 9 * time.Second, over: 12 * time.Second, cause: lost}
+			held := &grant{call: callOf("holder"), since: 9 * time.Second, over: 12 * time.Second, cause: lost}
 			takes := &takeover{call: callOf(told.taker), grace: told.grace, over: told.left, got: told.left == 0}
 			if takes.got {
 				takes.over = 13 * time.Second
 			}
-			next := &grant{call: callOf(told.next), owner: told.next, since: 13 * time.Second}
+			next := &grant{call: callOf(told.next), since: 13 * time.Second}
 			if told.next == told.taker {
 				next.call.takeover = takes
 			}

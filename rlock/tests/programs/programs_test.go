@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -67,7 +69,7 @@ func TestProgramsOverTheWholeFace(t *testing.T) {
 		}
 	})
 	if *show {
-		for _, name := range face.Names() {
+		for _, name := range slices.Sorted(maps.Keys(face.Counts())) {
 			t.Log(face.Counts()[name], name)
 		}
 	}
