@@ -46,7 +46,7 @@ func TestMain(m *testing.M) { testbed.Main(m) }
 //	release h; extend h 1m          calls of a hold: also pass, write, releasewith, valid, holdtoken
 //	q look; q free                  what inspect shows of a lock, and its release by force
 //	p force; p locked x read        questions, and what needs no owner: also ttl, inspect, names, held,
-//	                                stats, sent, close
+//	                                stats, counts, sent, close
 //	p net silent                    the network: see network
 //	redis del orders:42             what another program does to the data: see redis
 //	hear CHANNEL                    another client subscribes, and its messages are told
@@ -97,7 +97,7 @@ type story struct {
 	*testbed.VirtualKind
 	began  time.Time
 	peers  map[string]*testbed.Peer
-	sent   map[string]int // scripts of each peer, until sent was asked for
+	sent   map[string]int // scripts of each peer, until they were last asked for or counted anew
 	owners map[string]rlock.Owner
 	calls  map[string]*call        // the last of each name
 	looks  map[string]inspect.Lock // what each peer was shown last
@@ -443,6 +443,8 @@ func (s *story) acts(client string, p *testbed.Peer, w words) {
 			stats.Commands = 0 // how often some are sent again is random
 		}
 		s.tell(client, "stats: %s", s.fields(stats, strings.Join(w.plain, "|")))
+	case "counts": // how many scripts a call sends until it waits depends on the order of goroutines
+		s.sent[client] = p.Scripts()
 	case "sent":
 		s.tell(client, "has sent %d scripts", p.Scripts()-s.sent[client])
 		s.sent[client] = p.Scripts()
