@@ -75,7 +75,7 @@ func (l *Lock) answerTenure(t *Tenure, seq uint32, a Reply, now Now) {
 		switch {
 		case t.want != Parted || t.within > 0:
 		case shown:
-			t.showsFor(f.lease, now)
+			t.noteShownFor(f.lease, now)
 		default: // Redis has not confirmed that the lock was passed on
 			l.makeGone(t, now)
 		}
@@ -237,7 +237,7 @@ func (l *Lock) Settle(now Now) {
 	}
 }
 
-// endLapsed ends the holds whose time is over. An event that reads the owner calls it first.
+// endLapsed ends the holds whose time is over. An event that reads the held tenure calls it first.
 func (l *Lock) endLapsed(now Now) {
 	switch t := l.held; {
 	case t == nil:
@@ -257,7 +257,7 @@ func (l *Lock) endLapsed(now Now) {
 			l.reportLost(tooLong, TooLong)
 			l.reportLost(ended, LeaseEnded)
 			if l.IsHeld() {
-				l.levelsChanged(now)
+				l.noteLevelsChanged(now)
 			} else {
 				l.endHolding(now)
 			}
@@ -331,10 +331,10 @@ func (l *Lock) beginGrantedHold(t *Tenure, now Now) {
 		t.makeHeld()
 		l.admit(w, way, now)
 		l.admitOthers(w, now)
-		l.levelsChanged(now)
+		l.noteLevelsChanged(now)
 		return
 	default:
-		l.loseAll(KeyGone, now) // Redis gave the key to t, so the old owner has lost it
+		l.loseAll(KeyGone, now) // Redis gave the key to t, so the held tenure has lost it
 	}
 	l.takeFromLine(w, now)
 	l.beginHold(t, w, way, now)
@@ -356,7 +356,7 @@ func (l *Lock) beginHold(t *Tenure, w *Call, way Way, now Now) {
 	if l.line.first() != nil {
 		l.admitOthers(w, now)
 	}
-	l.levelsChanged(now)
+	l.noteLevelsChanged(now)
 }
 
 // admit gives a waiter a level beside the open ones.

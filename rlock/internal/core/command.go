@@ -193,7 +193,7 @@ type MessageKind uint8
 
 const (
 	Granted     MessageKind = iota // "+": the ticket has the lock for a claim
-	AtFront                        // "?": the ticket is the first, and foreign clients hold the lock or have their window
+	AtFront                        // "?": the ticket is the first or its deputy, and is to look again: see docs/protocol.md
 	Forced                         // "f": the tenure was released by force
 	ForeignNews                    // a message on the channel of foreign clients: see Lock.listenForeign
 	Shown                          // "h": the tenure has the lock, and a client waits for it
@@ -373,10 +373,10 @@ func (l *Lock) touch(t *Tenure) {
 	}
 }
 
-// levelsChanged recomputes the deadline of the owner after its levels have changed: a mirror is due
-// if Redis shows other levels, and a check when the first of them ends. The agent is the same as
-// before, so only an earlier deadline is news to it.
-func (l *Lock) levelsChanged(now Now) {
+// noteLevelsChanged recomputes the deadline of the held tenure after its levels have changed: a
+// Mirror is due if Redis shows other levels, and a check when the first level ends. The agent is
+// the same as before, so only an earlier deadline is news to it.
+func (l *Lock) noteLevelsChanged(now Now) {
 	t := l.held
 	if t.touched || t.alarm <= now.Time || t.alarm <= now.At(l.FirstEnd()) && l.isMirrored(t, now) {
 		return

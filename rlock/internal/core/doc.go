@@ -37,8 +37,9 @@
 // answer comes so late that it is looked for again. A Join may have a bound (wait.go): it is undone
 // in its own step if too many wait.
 //
-// One command of a tenure is in flight at a time, but a Leave overtakes a Mirror or a Look, which
-// cannot bring a tenure in, and the Mirror that passes a tenure on overtakes another one.
+// One command of a tenure is in flight at a time, but a Leave overtakes a command that cannot bring
+// the tenure in (a Mirror, a Look, a Step), and the Mirror that passes a tenure on overtakes
+// another Mirror or a Step.
 //
 // # The other table
 //
@@ -109,8 +110,8 @@
 // The memory of a tenure that is over is reused. The driver may poll any tenure at any time, and an
 // answer to a former tenure of that memory does not fit, by its sequence number. Redis shows a
 // tenure that was passed on, or has a least hold, until its lease ends: its number is kept until
-// then (tenure.go). Nested locks and hand-offs allocate nothing, and no event but a new
-// subscription and Close walks the line.
+// then (tenure.go). Nested locks and hand-offs allocate nothing. They walk the line only for owners
+// with several calls and for calls whose time is up (overdue.go).
 package core
 
 //go:generate go run golang.org/x/tools/cmd/stringer@v0.52.0 -output names.go -type Op,Want,Place,Mode,Fault,Found,MessageKind,Cause,Outcome,Way

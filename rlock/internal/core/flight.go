@@ -85,7 +85,7 @@ func (t *Tenure) launch(op Op, now Now) Command {
 // fillMirror fills in a Mirror of the levels, or one that passes the lock on. opening says that it
 // overtakes a Mirror which gives up the write lock.
 func (t *Tenure) fillMirror(cmd *Command, opening bool, now Now) {
-	l, f, wrote := t.lock, &t.flight, t.shown.writes > 0
+	l, f, showedWriter := t.lock, &t.flight, t.shown.writes > 0
 	if t.want == Parted { // this Mirror passes the lock on
 		f.lease, t.within, f.exact = t.within, 0, true
 		t.shown, t.old = oneLevel(passedOnOwner, t.mode), false // t keeps its note: if the pass fails, a permit leaves by the text with the note
@@ -98,7 +98,7 @@ func (t *Tenure) fillMirror(cmd *Command, opening bool, now Now) {
 		t.note = l.FirstLevel(t.named).Note
 	}
 	switch {
-	case opening || wrote && t.shown.writes == 0:
+	case opening || showedWriter && t.shown.writes == 0:
 		f.asks = opens
 	case t.want != Parted && l.yielding != yieldsNot:
 		f.asks = heeds
@@ -177,7 +177,8 @@ func (l *Lock) launchWithJoin(t *Tenure, op Op, now Now) (cmd Command, at Time) 
 	return cmd, at
 }
 
-// Peek returns what Poll would return, and changes nothing.
+// Peek returns the command that is due for the tenure now, and when to ask again. Unlike Poll it
+// changes nothing, and the agent may be a call.
 func (l *Lock) Peek(t *Tenure, now Now) (op Op, at Time) {
 	if t.lock != l || t.isOver(now) {
 		return None, Never

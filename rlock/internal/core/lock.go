@@ -18,7 +18,7 @@ type Lock struct {
 	curious   bool         // a hold waits for the effect Wanted: see AskOthers
 	yielding  yielding     // what the holders know of a ticket that takes the lock over: see takeover.go
 	reserve   uint32       // the number of fencing tokens that the next tenure reserves; 0 for one
-	patient   Time         // the time until which waiters wait for the confirmation of grants
+	patient   Time         // until when waiters wait for the subscription grants to be confirmed
 	stays     Time         // the end of the least hold; 0 for none: see StayUntil
 	yields    SafeTime     // the end of the holds that a takeover sets, if yielding says so
 	foreign   foreignState // what this client knows of foreign clients
@@ -58,7 +58,7 @@ func (l *Lock) Nest(w *Call, now Now) bool {
 		return false
 	}
 	l.openLevel(w, ByNesting, now)
-	l.levelsChanged(now)
+	l.noteLevelsChanged(now)
 	return true
 }
 
@@ -71,9 +71,9 @@ func (l *Lock) AtOnce(w *Call, now Now) Outcome {
 		w.Outcome = Closed
 	case l.Hosts(w.Owner, w.Guest):
 		w.Outcome = Upgrades
-	case l.IsHeld() && l.joinsReaders(w, now):
+	case l.IsHeld() && l.spendHandoffOnReader(w, now):
 		l.openLevel(w, ByJoining, now)
-		l.levelsChanged(now)
+		l.noteLevelsChanged(now)
 	case !w.Waits && l.IsHeld():
 		w.Outcome = Denied
 	case !w.Waits && l.line.Len() > 0:
@@ -112,7 +112,7 @@ func (l *Lock) Unlock(o OwnerID, m Mode, handle any, now Now) (was Level, releas
 			t.mode = Shared
 			l.admitReaders(t.mayBeginHold(), now)
 		}
-		l.levelsChanged(now)
+		l.noteLevelsChanged(now)
 	case now.Time >= l.stays && w != nil && (t.mode == w.Mode || t.mode == Alone) && l.spendHandoff(now): // only the first waiter is considered, so that a long line costs nothing
 		t.contention.handedOff = true
 		l.takeFromLine(w, now)
@@ -134,7 +134,7 @@ func (l *Lock) SetLease(o OwnerID, m Mode, handle any, lease Span, now Now) bool
 		return false
 	}
 	l.setEnd(i, lease, false, now)
-	l.levelsChanged(now)
+	l.noteLevelsChanged(now)
 	l.Settle(now)
 	return true
 }
@@ -161,7 +161,7 @@ func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension 
 		return NoEnd
 	}
 	l.setEnd(i, d, was.Capped, now)
-	l.levelsChanged(now)
+	l.noteLevelsChanged(now)
 	l.Settle(now)
 	if was.Capped {
 		return EndMoves
@@ -169,8 +169,9 @@ func (l *Lock) Extend(o OwnerID, m Mode, handle any, d Span, now Now) Extension 
 	return EndAsked
 }
 
-// Close ends all holds and waits. All calls return, even if a command of theirs is in flight, and
-// the keeper releases the tenures that Redis shows. A Parted tenure ends with its lease.
+// Close ends all holds and waits. All calls that lock return, even if a command of theirs is in
+// flight, and the keeper releases the tenures that Redis shows. A Parted tenure ends with its
+// lease.
 func (l *Lock) Close(now Now) {
 	l.client.closed = true
 	for l.line.first() != nil {

@@ -1,6 +1,8 @@
 package core
 
-// Messages to the client, and its subscriptions. No message is believed: Redis is asked.
+// Messages to the client, and its subscriptions. Two messages are believed: that a ticket of this
+// client was granted the lock, and that a release has the answer for its call. After any other
+// message Redis is asked.
 
 // Hear deals with a message, which may be late, doubled or forged.
 func (l *Lock) Hear(m Message, now Now) {
@@ -30,7 +32,7 @@ func (l *Lock) Hear(m Message, now Now) {
 	case LetThrough:
 		t.hearLetThrough(m, now)
 	case Satisfied:
-		l.hearAnswered(t, now)
+		l.hearSatisfied(t, now)
 	case ForeignNews:
 		if !m.Ours { // else a client of rlock has published it
 			l.foreign.news, l.foreign.heard = published, true
@@ -70,11 +72,11 @@ func (l *Lock) hearGrant(t *Tenure, m Message, now Now) {
 	l.touch(t)
 }
 
-// hearAnswered deals with the message that a release has taken the ticket out of the queue, since
+// hearSatisfied deals with the message that a release has taken the ticket out of the queue, since
 // it has an answer for the call. If the Join of the ticket has no answer, its place is not known,
 // and the ticket leaves. If the message is forged, the ticket stays in the queue, and is given back
 // when it is granted the lock.
-func (l *Lock) hearAnswered(t *Tenure, now Now) {
+func (l *Lock) hearSatisfied(t *Tenure, now Now) {
 	if t == nil || t.Agent == nil || !t.queues() || !t.answerable {
 		return
 	}

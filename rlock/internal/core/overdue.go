@@ -100,8 +100,8 @@ func (l *Lock) endDecided(now Now) {
 		return
 	}
 	first := l.line.first()
-	// While a command decides, all wait for its answer. Else each call waits, by its own time, for the
-	// command that the first waiter is about to send.
+	// While a command decides, all wait for its answer. Else each call waits, by its own time, for
+	// the command that the first waiter is about to send.
 	none := Call{Until: now.Time - Time(l.client.Silence)}
 	if o, _ := l.decisionBehind(first, &none, now); o == Waiting {
 		return

@@ -5,15 +5,15 @@ package core
 // since the line is first in, first out, and for waiters of other clients as a hand-off does: a
 // stream of readers must end.
 
-// joinsReaders reports whether the call is a reader's that may share the lock with the readers that
-// hold it.
-func (l *Lock) joinsReaders(w *Call, now Now) bool {
+// spendHandoffOnReader reports whether the call is a reader's that may share the lock with the
+// readers that hold it, and counts it as a hand-off if others wait.
+func (l *Lock) spendHandoffOnReader(w *Call, now Now) bool {
 	t := l.held
 	if w.Mode != Shared || !l.isRead() || l.line.Len() > 0 {
 		return false
 	}
 	if l.spendHandoff(now) {
-		if now.Time.Since(t.trust.seen.Time) >= l.client.HandoffTime { // the ticket of a reader that waits here would show that others wait, and no reader waits here
+		if now.Time.Since(t.trust.seen.Time) >= l.client.HandoffTime { // no reader waits here, so no ticket of this client shows whether others wait
 			t.old = true // the next Mirror asks
 		}
 		return true
@@ -32,14 +32,14 @@ func (l *Lock) admitReaders(all bool, now Now) {
 	for w := l.line.first(); w != nil && w.Mode == Shared && l.isRead() && (all || l.spendHandoff(now)); w = l.line.first() {
 		l.admit(w, ByJoining, now)
 		l.admitOwner(w.Owner, now)
-		l.levelsChanged(now)
+		l.noteLevelsChanged(now)
 	}
 }
 
-// takesTicketFrom returns when the waiter takes a ticket although readers of this client have the
-// lock: if it is the first in line to join them, and has held back for waiters of other clients for
-// long enough. It returns Never for any other waiter.
-func (l *Lock) takesTicketFrom(w *Call) Time {
+// ticketDueBesideReaders returns when the waiter takes a ticket although readers of this client
+// have the lock: if it is the first in line to join them, and has held back for waiters of other
+// clients for long enough. It returns Never for any other waiter.
+func (l *Lock) ticketDueBesideReaders(w *Call) Time {
 	t := l.held
 	switch {
 	case w.Mode != Shared || l.line.first() != w || !l.isRead():
@@ -56,7 +56,7 @@ func (l *Lock) takesTicketFrom(w *Call) Time {
 // wait as well.
 func (l *Lock) holdsBack() bool {
 	w := l.line.first()
-	return w != nil && w.Tenure == nil && l.takesTicketFrom(w) != Never
+	return w != nil && w.Tenure == nil && l.ticketDueBesideReaders(w) != Never
 }
 
 // putReadersFirst puts the writers at the front of the line behind the readers: while foreign

@@ -39,7 +39,8 @@ var table = [wants][places][]Op{
 //
 // One command is in flight at a time, with two exceptions. A Leave overtakes a command that cannot
 // bring the tenure in, since the tenure is gone in the end whichever runs first. And the Mirror
-// that passes the lock on overtakes another Mirror, which changes nothing if it runs later.
+// that passes the lock on overtakes another Mirror or a Step, which changes nothing if it runs
+// later.
 func (t *Tenure) nextCommand(now Now) (op Op, at Time) {
 	l, at := t.lock, Never
 	sent := t.flight.op

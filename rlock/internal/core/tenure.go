@@ -229,8 +229,8 @@ const (
 const passedOnOwner OwnerID = 0
 
 // Pass ends the hold of the only level, and passes the lock on for the time within. A call sends
-// the command: see BeginRelease. If Redis does not confirm the pass, the lock is released. A reader does
-// not end the least hold of another one.
+// the command: see BeginRelease. If Redis does not confirm the pass, the lock is released. A reader
+// does not end the least hold of another one.
 func (l *Lock) Pass(o OwnerID, m Mode, handle any, within Span, now Now) (was Level, passes *Tenure, result PartResult) {
 	l.endLapsed(now)
 	t, i := l.held, l.levelOf(o, m, handle)

@@ -94,9 +94,9 @@ func (t *Tenure) claimed() Span {
 // noteSeenInQueue notes that the flight's command has found the ticket in the queue.
 func (t *Tenure) noteSeenInQueue(f flight) { t.trust.seen = f.at }
 
-// showsFor notes that Redis shows a tenure that was passed on for the lease, counted from now, and
+// noteShownFor notes that Redis shows a tenure that was passed on for the lease, counted from now, and
 // no longer.
-func (t *Tenure) showsFor(lease Span, now Now) { t.trust.seen, t.trust.most = now, lease }
+func (t *Tenure) noteShownFor(lease Span, now Now) { t.trust.seen, t.trust.most = now, lease }
 
 // isClaimLongEnough reports whether a hold may begin with the rest of a claim. Otherwise a Look
 // comes first: if less than half of the claim is left, since the delay of one command might end the

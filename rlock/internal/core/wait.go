@@ -136,7 +136,7 @@ func (l *Lock) takeTicketOrEnd(w *Call, now Now) {
 		w.tried++
 	case !w.Waits: // the answer to the command of another call, or to a release, decides
 	case !hasTimeToQueue: // the call waits for a hand-off, until its time is up
-	case mayAcquire || l.hasOwnTicket(w) || now.Time >= l.takesTicketFrom(w):
+	case mayAcquire || l.hasOwnTicket(w) || now.Time >= l.ticketDueBesideReaders(w):
 		if l.subscribe(now); l.grants != subscribing || now.Time >= l.patient { // confirmed, or waited for long enough
 			l.newTicket(w, Join)
 		}
@@ -304,7 +304,7 @@ func (l *Lock) Wakes(w *Call, now Now) Time {
 	if l.grants == subscribing && (l.line.first() == w || l.hasOwnTicket(w)) {
 		at = min(at, max(l.patient, now.Time))
 	}
-	if from := l.takesTicketFrom(w); from != Never && l.worthTicket(w, now) {
+	if from := l.ticketDueBesideReaders(w); from != Never && l.worthTicket(w, now) {
 		if l.grants == subscribing {
 			from = max(from, l.patient)
 		}
