@@ -17,7 +17,7 @@ var required = regexp.MustCompile(`(?m)^REQUIRES: (\S+)`)
 
 // takers are the functions of package driver that take the mutex of a shard, for their caller or
 // for a function that their caller gives them.
-var takers = []string{"lock", "enter", "enterIfAny", "enterTenure", "enterHold", "enterEach", "eachLock", "glance", "read", "beginAcquire"}
+var takers = []string{"lock", "enter", "enterIfAny", "enterTenure", "enterHold", "enterEach", "eachLock", "underMutex", "read", "beginAcquire"}
 
 // A function of package driver that requires the mutex of a shard is called by functions that
 // require it as well, or have taken it; and so are the events of package core.

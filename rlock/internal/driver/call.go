@@ -200,7 +200,8 @@ func (c *Client) checkRequest(ctx context.Context, n *Name, req *Request) error 
 	return nil
 }
 
-// checkPermits refuses a call for so many permits beside the first that no release can serve.
+// checkPermits refuses a call that takes more permits than its lock has. more counts them beside the
+// first.
 func (n *Name) checkPermits(more int) error {
 	switch {
 	case n.KindID != SemaphoreKind && more > 0:
@@ -252,10 +253,10 @@ func (c *Client) checkEnd(n *Name, req *Request) error {
 	}
 }
 
-// checkShortest is CheckLease for a time other than a lease; says is the beginning of its error.
-func (c *Client) checkShortest(n *Name, d time.Duration, says string) error {
+// checkShortest is CheckLease for a time other than a lease. what begins the hint in its error.
+func (c *Client) checkShortest(n *Name, d time.Duration, what string) error {
 	if shortest := c.shortestLease(); d < shortest {
-		return fmt.Errorf("rlock: lock %q: %w of %v: %s for %v at least", n.Key, contract.ErrInvalidLease, d, says, shortest)
+		return fmt.Errorf("rlock: lock %q: %w of %v: %s for %v at least", n.Key, contract.ErrInvalidLease, d, what, shortest)
 	}
 	return nil
 }
@@ -313,8 +314,8 @@ func (l *lockState) exitWithError(w *waiter) {
 	s.exit(l)
 }
 
-// awaitResult returns the result of a decided call. If the caller is told its place, its function
-// ends before that.
+// awaitResult returns the result of a decided call, after the function by which the caller is told
+// its place has ended.
 func (c *Client) awaitResult(ctx context.Context, n *Name, w *waiter) error {
 	if !w.watches {
 		return c.result(ctx, n, w)
@@ -330,7 +331,7 @@ func (c *Client) awaitResult(ctx context.Context, n *Name, w *waiter) error {
 	cancel()
 	h, ends := w.hold, w.ends
 	err := c.result(ctx, n, w)
-	if h != nil && h.begin(err) == nil { // it was lost
+	if h != nil && h.endIfFailed(err) == nil { // it was lost
 		_ = h.Release(ctx)
 	}
 	ends()
@@ -346,7 +347,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 		a.Text, a.Checked, a.Clock = w.answer, w.checked, w.clock
 		// If a message overtook the answer to its Join, the call waited in Redis' queue although
 		// waits is not set.
-		a.Waited = w.waits || !w.checked && (w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue)
+		a.Waited = w.contended || !w.checked && (w.Outcome == core.GotAnswer || w.Outcome == core.Acquired && w.Way == core.ByQueue)
 		if w.clock > 0 {
 			a.Read = c.clock.timeOf(w.read)
 		}
@@ -355,7 +356,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	if w.Outcome == core.Acquired {
 		if ctx.Err() == nil || !c.returnGrant(n, w) {
 			c.awaitReports(n, w.Owner, &w.earlier)
-			c.tellAcquired(ctx, n, &w.req, w.waited, w.waits)
+			c.tellAcquired(ctx, n, &w.req, w.waited, w.contended)
 			return nil
 		}
 		cancelled = true
@@ -370,7 +371,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 		c.witness.fails(err)
 	}
 	s, ended := c.shardOf(n), cancelled || ctx.Err() != nil
-	s.glance(func() {
+	s.underMutex(func() {
 		s.counts.CountWithout(err, ended)
 		s.counts.Waited += waited - w.waited // a grant has counted w.waited already
 	})
@@ -380,7 +381,7 @@ func (c *Client) result(ctx context.Context, n *Name, w *waiter) (err error) {
 	if !errors.Is(err, contract.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", n.Key, err)
 	}
-	return c.tellNotAcquired(ctx, n, &w.req, err, waited, w.waits)
+	return c.tellNotAcquired(ctx, n, &w.req, err, waited, w.contended)
 }
 
 // awaitReports waits until earlier losses are reported, before a call returns with the lock.
@@ -511,8 +512,9 @@ func (c *Client) viewNamed(named wire.OwnerText) *holderView {
 	return h
 }
 
-// shutTime is the time after which a shared rueidis client is believed that reports to be closed.
-// In a Cluster or with Sentinel it also reports so while the connections to a node are replaced.
+// shutTime is the time for which a shared rueidis client reports that it is closed before the call
+// believes it. In a Cluster or with Sentinel it also reports so while the connections to a node are
+// replaced.
 const shutTime = 2 * time.Second
 
 // noteError notes the answer to a command for the call, and reports whether its error is permanent.

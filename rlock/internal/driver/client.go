@@ -165,12 +165,12 @@ func (c *Client) open(w carrier) {
 		}
 	}
 	if w.Tracks() {
-		c.tracked.all = int64(c.Config.TrackedKeys)
+		c.tracked.most = int64(c.Config.TrackedKeys)
 	}
 	c.keeper = lease.NewKeeper(lease.Config{Tick: c.Tick, Send: c.sendBatch, MaxBackoff: min(c.Config.Lease/10, time.Second)})
 	c.Redis.OnRedial(c.tellRedial)
 	c.Redis.OnOutage(c.tellAway, c.tellBack)
-	verify := c.verifies()
+	verify := c.verifyTask()
 	c.Redis.OnChange(func(keys []string) {
 		if len(keys) == 0 {
 			verify.Ask()
@@ -231,8 +231,8 @@ func (c *Client) Connect() {
 // closed is the closer of a client that is closed: no goroutine has that id.
 const closed = math.MaxUint64
 
-// Close ends the client: see package rlock. All calls return at once, even if a command of theirs
-// is in flight, and the keeper releases the tenures that Redis shows.
+// Close ends the client: see package rlock. All calls for a lock return at once, even if a command
+// of theirs is in flight, and the keeper releases the tenures that Redis shows.
 func (c *Client) Close() error {
 	switch me := contract.GoroutineID(); {
 	case c.closer.CompareAndSwap(0, me):
@@ -280,7 +280,7 @@ func (c *Client) drain() error {
 				}
 			})
 			if len(left) > 0 {
-				return fmt.Errorf("rlock: close: %w: number of locks that may be held until their leases end, within %v: %d", contract.ErrUnconfirmed, c.Config.Lease, len(left))
+				return fmt.Errorf("rlock: close: %w: number of locks that may be held until their leases end (Config.Lease is %v): %d", contract.ErrUnconfirmed, c.Config.Lease, len(left))
 			}
 			return nil
 		}
@@ -292,13 +292,13 @@ func (c *Client) drain() error {
 // other closely, so that a network that ends connections again and again causes no load.
 const firstVerifyPause, lastVerifyPause = time.Second / 16, time.Second
 
-// verifies returns the task that asks Redis whether it still shows the tenures of the client, and
+// verifyTask returns the task that asks Redis whether it still shows the tenures of the client, and
 // moves subscriptions and waits for replicas to the server of the commands. It runs when a
 // connection has ended, and when the first command over a new connection is answered: another
 // server may answer then, a replica that was promoted and never had the grant, or a server that was
 // restarted without its data. The next renewal would notice that up to a third of the lease later,
 // and until then there might be two holders.
-func (c *Client) verifies() *background.Task {
+func (c *Client) verifyTask() *background.Task {
 	var paused time.Duration // the last pause
 	var done time.Time       // the time at which Redis was last asked
 	return &background.Task{Start: c.Redis.Start, Done: c.Redis.Done(), Work: func() (time.Duration, bool) {
@@ -358,7 +358,7 @@ type Counts struct {
 
 	Renewals, RenewalsFailed int64 // renewals that were sent, and those of them that Redis did not confirm
 
-	Lost [contract.LossReasonCount]int64 // the last field, since another shard follows
+	Lost [contract.LossReasonCount]int64
 }
 
 // Add adds other to n.

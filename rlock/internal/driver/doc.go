@@ -36,7 +36,8 @@
 // # What others say
 //
 // Messages on the channels of tickets and on the client's own channel, changes of tracked keys and
-// ends of connections are each a reason to ask Redis, and none is believed.
+// ends of connections are each a reason to ask Redis. Package core believes two of them: that a
+// ticket has the lock, and that a release has the answer for a call.
 //
 // # Concurrency and failure
 //

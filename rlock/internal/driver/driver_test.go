@@ -95,7 +95,7 @@ func (f *fake) isClean() {
 		assert.Zero(f.t, w.all.Releases.Count(), "a slot is not given back")
 		assert.Zero(f.t, w.client.live.Load(), "Close would wait, or not wait")
 		for s := range w.client.allShards {
-			s.glance(func() {
+			s.underMutex(func() {
 				for _, locks := range s.locks {
 					assert.Empty(f.t, locks)
 				}

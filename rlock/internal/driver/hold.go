@@ -49,7 +49,7 @@ type hold struct {
 	owner contract.Owner
 	life  *contract.Life  // the life of the hold, or of its whole
 	whole *contract.Whole // the lock over several that it is a part of; nil for none
-	ended func(error)     // called with the cause of a loss, for the whole; may be nil
+	ended func(error)     // called with the reason why the hold has ended without a release, for the whole; may be nil
 	by    uint64          // the goroutine that acquired the lock; 0 if it is not known
 	token uint64          // the fencing token, set once when the lock was granted; 0 for none
 
@@ -78,8 +78,8 @@ func (l *NamedLock) newHold(parent context.Context, req *Request) *hold {
 	return h
 }
 
-// begin ends the hold if its call failed with err, and returns err with the name of the lock.
-func (h *hold) begin(err error) error {
+// endIfFailed ends the hold if its call failed with err, and returns err with the name of the lock.
+func (h *hold) endIfFailed(err error) error {
 	if errors.Is(err, contract.ErrNotAcquired) {
 		err = fmt.Errorf("rlock: lock %q: %w", h.lock.Name.Key, err)
 	}
@@ -98,8 +98,8 @@ func (h *hold) FencingToken() uint64 { return h.token }
 // the hold. A nil hold is not a part.
 func (h *hold) isPart() bool { return h != nil && h.whole != nil }
 
-// isHeld reports whether the owner holds the lock by the hold. A part counts only while its whole
-// is held.
+// isHeld reports whether the owner holds the lock by the hold, whose level the lock has. A part
+// counts only while its whole is held.
 func (h *hold) isHeld() bool { return h.whole == nil || h.whole.IsHeld() }
 
 func (h *hold) ValidUntil() (until time.Time) {
@@ -155,7 +155,7 @@ func (h *hold) Err() (cause error) {
 	if Valid(h) {
 		return nil
 	}
-	h.lock.driver.shardOf(h.lock.Name).glance(func() {
+	h.lock.driver.shardOf(h.lock.Name).underMutex(func() {
 		if !h.released || errors.Is(h.lost, contract.ErrPassed) {
 			cause = h.lost
 		}
@@ -166,7 +166,7 @@ func (h *hold) Err() (cause error) {
 // acceptLoss marks a hold that was lost as released, and returns the cause of the loss; nil if it
 // was released before. The report of the loss, which ends the context, may be under way.
 func (h *hold) acceptLoss() (cause error) {
-	h.lock.driver.shardOf(h.lock.Name).glance(func() {
+	h.lock.driver.shardOf(h.lock.Name).underMutex(func() {
 		if !h.released {
 			h.released, cause = true, h.lost
 		}
@@ -427,7 +427,7 @@ func ParsePass(text string) (p Pass, err error) {
 	return p, nil
 }
 
-// Pass implements [Handle]. A pass that Redis does not confirm is released.
+// Pass implements [Handle]. If Redis does not confirm the pass, the lock is released.
 func (h *hold) Pass(ctx context.Context, within time.Duration) (string, error) {
 	n, c := h.lock.Name, h.lock.driver
 	if err := c.checkShortest(n, within, "a lock is passed on"); err != nil {

@@ -14,16 +14,17 @@ import (
 //  1. A tenure with a command that is due has an agent. The agent is the keeper, which was nudged,
 //     or a call that is about to poll the tenure, or is between its poll and the answer. A call
 //     that sleeps is no agent.
-//  2. Only exit gives the mutex back where something may have changed, and no effect is left then.
+//  2. Only exit gives the mutex back where package core may have changed, and no effect is left
+//     then.
 //  3. A call that has the lock does not return before the earlier losses are reported.
 //  4. The slot among the commands in flight comes before the poll. Each command has one answer, also
 //     if its carrier panics, and when the client closes.
 //  5. The clocks are read after the mutex is taken.
 //  6. Each time has a timer: the time of a tenure is the keeper's or its call's, the time of a call
 //     is its goroutine's.
-//  7. Mutexes are taken in this order: the mutexes of package composite; one of a shard; then those of
-//     the keeper, the losses, the notices and the hub. No code of a user runs under the mutex of a
-//     shard, and a context of a user is such code.
+//  7. Mutexes are taken in this order: the mutexes of package composite; one of a shard; then those
+//     of the keeper, the losses, the notices and the hub. No code of a user runs under the mutex of
+//     a shard, and a context of a user is such code.
 //  8. A call that returns without the lock has an error.
 //
 // Rules 2 and 5 are asserted at each exit, rules 1 and 6 too, unless the shard has many calls,
@@ -47,8 +48,8 @@ type witness interface {
 
 	// polled notes a command that is about to be sent. Its sender has a slot of the limit, or is
 	// the keeper, whose batches have a limit of their own: then slot is nil. carried notes that the
-	// command needs no slot any more, and answered that it has its answer. unanswered returns the
-	// number of commands without an answer.
+	// command needs no slot any more, and noteAnswerArrived that it has its answer. countUnanswered
+	// returns the number of commands without an answer.
 	polled(cmd *core.Command, slot *wire.Limit)
 	carried(cmd *core.Command)
 	noteAnswerArrived(cmd *core.Command)
@@ -56,7 +57,7 @@ type witness interface {
 
 	// enters and leaves note that the goroutine takes another mutex, and gives it back. outside
 	// panics if the goroutine has a mutex, since the next step is code of a user, or takes a mutex
-	// that comes before. watched returns a context of a caller whose methods assert that.
+	// that comes before. watchContext returns a context of a caller whose methods assert that.
 	enters(mutex string)
 	leaves()
 	outside(next string)

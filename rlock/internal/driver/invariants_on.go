@@ -84,7 +84,7 @@ func (w *rules) checkTenures(l *lockState) (seen int) {
 func (l *lockState) checkKnown(t *core.Tenure) *work {
 	k, _ := t.Tag.(*work)
 	if k == nil && t.Agent != nil { // its call has sent nothing for it
-		k = &work{life: life{lock: l, tenure: t}}
+		k = &work{tenureState: tenureState{lock: l, tenure: t}}
 	}
 	if k == nil || k.tenure != t && t.Agent == nil {
 		panic(fmt.Sprintf("rule 1: %v is not known", l.describeTenure(t)))
@@ -130,7 +130,7 @@ func (w *rules) returns(s *shard, n *Name, o core.OwnerID, earlier *earlierLosse
 	if w == nil {
 		return
 	}
-	s.glance(func() {
+	s.underMutex(func() {
 		l := s.lockOf(n.KindID, n.Key, o)
 		for _, e := range s.unreported[l] {
 			if e.number <= earlier.last {

@@ -149,7 +149,7 @@ func TestAClockThatIsReadBeforeTheMutexIsTakenIsFound(t *testing.T) {
 		defer leave()
 		early := c.clock.now()
 		time.Sleep(time.Second)
-		c.shardOf(c.lock().Name).glance(func() {}) // another goroutine has the mutex meanwhile
+		c.shardOf(c.lock().Name).underMutex(func() {}) // another goroutine has the mutex meanwhile
 		var read core.Now
 		breaks(t, c, "rule 5", func(l *lockState, now core.Now) { read, l.shard.at = now, early }, func() { c.shardOf(c.lock().Name).at = read })
 	})
@@ -160,7 +160,7 @@ func TestAMutexUnderAnotherIsFound(t *testing.T) {
 		c := f.join(nil)
 		s := c.shardOf(c.lock().Name)
 		other := &c.shards[(c.lock().Name.Hash+1)%shardCount]
-		s.glance(func() {
+		s.underMutex(func() {
 			assert.Contains(t, foundBy(func() { other.lock() }), "rule 7")
 			assert.Contains(t, foundBy(func() { c.runDeferred(&deferred{}) }), "rule 7")
 			assert.Empty(t, foundBy(func() { c.queueConfirmation(c.lock().Name) }), "the hub has a mutex of its own, under that of a shard, too")
@@ -182,7 +182,7 @@ func TestCodeOfAUserUnderTheMutexIsFound(t *testing.T) {
 			"Err": func() { _ = ctx.Err() }, "Done": func() { ctx.Done() }, "Value": func() { ctx.Value(name(0)) },
 			"AfterFunc": func() { ctx.(watchedContext).AfterFunc(func() {}) }, "hook": func() { c.Observer.Acquired.Tell(ctx, contract.Event{}) },
 		} {
-			c.shardOf(c.lock().Name).glance(func() { assert.Contains(t, foundBy(code), "rule 7: ", name) })
+			c.shardOf(c.lock().Name).underMutex(func() { assert.Contains(t, foundBy(code), "rule 7: ", name) })
 			assert.Empty(t, foundBy(code), name)
 		}
 		assert.Equal(t, 1, hooks)

@@ -47,7 +47,7 @@ func HoldAll(ctx, parent context.Context, locks []*NamedLock, requests []Request
 			if one.waiter != nil {
 				one.finishJoint(ctx, true)
 			}
-			if one.hold.begin(one.err) == nil {
+			if one.hold.endIfFailed(one.err) == nil {
 				one.hold.ReleaseLater()
 			}
 			continue
@@ -55,7 +55,7 @@ func HoldAll(ctx, parent context.Context, locks []*NamedLock, requests []Request
 		if one.waiter != nil {
 			atOnce = one.finishJoint(ctx, ctx.Err() != nil)
 		}
-		if err = one.hold.begin(one.err); err != nil {
+		if err = one.hold.endIfFailed(one.err); err != nil {
 			atOnce = false
 			continue
 		}

@@ -13,12 +13,12 @@ import (
 // A work is a tenure as the client's keeper knows it. The keeper asks when a command may be due,
 // polls package core, and so builds each batch from the state of that moment.
 type work struct {
-	entry lease.Entry // the keeper's part
-	life              // is reset when the work is reused
+	entry       lease.Entry // the keeper's part
+	tenureState             // is reset when the work is reused
 }
 
-// A life is the driver's state of one tenure. The shard's mutex guards it.
-type life struct {
+// A tenureState is what the driver knows of one tenure. The shard's mutex guards it.
+type tenureState struct {
 	lock   *lockState     // the lock; like name, not changed while the keeper may read it
 	name   *Name          // the lock's name, since the memory of the lock may be another lock's by now
 	tenure *core.Tenure   // the tenure; nil once it is over
@@ -56,7 +56,7 @@ func (s *shard) workOf(l *lockState, t *core.Tenure) *work {
 		t.Tag = k
 	}
 	if k.tenure == nil {
-		k.life = life{lock: l, name: l.name, tenure: t}
+		k.tenureState = tenureState{lock: l, name: l.name, tenure: t}
 		s.client.live.Add(1)
 	}
 	return k

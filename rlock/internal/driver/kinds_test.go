@@ -136,7 +136,7 @@ func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
 		f.gives(passes)
 		here.hearTicketMessage(here.lock().Name, "+"+string(here.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 0))+"   "+key)
 		s := here.shardOfKey(key)
-		s.glance(func() { assert.LessOrEqual(t, len(s.pools), 1) })
+		s.underMutex(func() { assert.LessOrEqual(t, len(s.pools), 1) })
 		time.Sleep(time.Minute)
 		assert.Equal(t, []core.OwnerID{77}, f.released(77))
 		for l := range s.named(key) {

@@ -77,7 +77,7 @@ func (l *NamedLock) Take(ctx context.Context, req Request) error {
 // Hold acquires the lock with a handle, whose context is derived from parent.
 func (l *NamedLock) Hold(ctx, parent context.Context, req Request) (Handle, error) {
 	h := l.newHold(parent, &req)
-	if err := h.begin(l.driver.acquire(ctx, l.Name, &req, h)); err != nil {
+	if err := h.endIfFailed(l.driver.acquire(ctx, l.Name, &req, h)); err != nil {
 		return nil, err
 	}
 	return h, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/wire"
 )
 
-// The causes of a loss, beside [ErrLeaseEnded].
+// The causes of a loss, beside those of package contract.
 var (
 	errGone   = errors.New("its key is gone, or another's")
 	errForced = errors.New("it was unlocked by force")

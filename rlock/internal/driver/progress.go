@@ -203,7 +203,7 @@ func (s *shard) callProgress(w *waiter, told chan struct{}, place, waiting int) 
 			why := &contract.PanicError{Value: value, Stack: debug.Stack()}
 			ends = func() { panic(why) }
 		}
-		s.glance(func() {
+		s.underMutex(func() {
 			if w.telling = nil; !returned {
 				w.ends = ends
 			}
@@ -224,7 +224,7 @@ const turnTime = time.Second
 // the lock and has missed its turn.
 func (c *Client) awaitTold(n *Name, w *waiter) (missed bool) {
 	var told chan struct{}
-	c.shardOf(n).glance(func() { told = w.telling })
+	c.shardOf(n).underMutex(func() { told = w.telling })
 	if told == nil {
 		return false
 	}
@@ -256,12 +256,12 @@ type missedTurn struct {
 // waitAgain waits for the lock once more, after the call has missed its turn.
 func (c *Client) waitAgain(ctx context.Context, n *Name, w *waiter) error {
 	req, h, waited := w.req, w.hold, time.Duration(c.clock.now().Time.Since(w.Began))
-	req.missed = missedTurn{req.missed.waited + waited, req.missed.contended || w.waits}
+	req.missed = missedTurn{req.missed.waited + waited, req.missed.contended || w.contended}
 	if req.Wait < contract.Forever {
 		req.Wait = max(req.Wait-waited, 0)
 	}
 	s := c.shardOf(n)
-	s.glance(func() { s.counts.Waited += waited - w.waited }) // the grant has counted w.waited already
+	s.underMutex(func() { s.counts.Waited += waited - w.waited }) // the grant has counted w.waited already
 	c.recycle(w)
 	return c.acquire(ctx, n, &req, h)
 }

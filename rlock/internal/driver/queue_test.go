@@ -801,7 +801,7 @@ func TestLocksWithShortTurnsAreForgottenWhenTheyAreTooMany(t *testing.T) {
 		}
 		l := s.lockOf(PlainKind, key, 0)
 		l.NoteShortTurn()
-		l.notePace()
+		l.rememberTurn()
 		assert.Equal(t, map[lockKey]struct{}{{PlainKind, key}: {}}, s.shortTurns)
 		require.NoError(t, h.Release(t.Context()))
 	})

@@ -15,7 +15,7 @@ import (
 // Counts returns the sum of the counters of all shards, each read at a moment during the call.
 func (c *Client) Counts() (sum Counts) {
 	for s := range c.allShards {
-		s.glance(func() { sum.Add(&s.counts) })
+		s.underMutex(func() { sum.Add(&s.counts) })
 	}
 	return sum
 }
@@ -57,14 +57,14 @@ func (c *Client) ReadLocks(look contract.Look, yield func(*contract.View)) {
 	}
 	for s := range c.allShards {
 		var all []*lockState
-		s.glance(func() {
+		s.underMutex(func() {
 			if look.Holds || s.counts.Waiting > 0 {
 				all = slices.Collect(s.all)
 			}
 		})
 		for len(all) > 0 {
 			read := 0
-			s.glance(func() { read = r.readSome(s, all) })
+			s.underMutex(func() { read = r.readSome(s, all) })
 			all = all[read:]
 			r.yieldAll(yield)
 		}
@@ -121,7 +121,7 @@ func (r *lockReader) readCalls(l *lockState, one *lockReading) (all bool) {
 	for w := range l.Waiters {
 		w := w.Tag.(*waiter)
 		switch {
-		case w.Began < r.began || !w.waits:
+		case w.Began < r.began || !w.contended:
 			continue
 		case w.Began == r.began && skip > 0:
 			skip--

@@ -40,13 +40,14 @@ type carrier interface {
 	Ends() bool
 	// IsSettled reports whether a command of the generation has been executed, or never will be.
 	IsSettled(generation uint64) bool
-	// Deadline returns the context of a call or command that no caller leaves.
+	// Deadline returns the context of a call or command that no caller leaves. Within returns a
+	// context that ends with ctx, or by that deadline.
 	Deadline(now time.Time) context.Context
 	Within(ctx context.Context) (context.Context, context.CancelFunc)
 
 	// Tracks reports whether Redis notifies the client of changed keys.
 	Tracks() bool
-	// Limits returns the limits of commands in flight to the node of the slot, and group the number
+	// Limits returns the limits of commands in flight to the node of the slot, and nodeOf the number
 	// of the lock's node.
 	Limits(slot uint16) *wire.Limits
 	nodeOf(n *Name) uint32
@@ -55,10 +56,10 @@ type carrier interface {
 	// each message, and confirmed, under a mutex, when the subscription was confirmed, refused or
 	// lost. Neither may wait.
 	listen(n *Name, hear func(message string), confirmed func()) subscription
-	// hears reports whether the client is subscribed to its channel of the lock anyway.
+	// isSubscribed reports whether the client is subscribed to its channel of the lock anyway.
 	isSubscribed(n *Name) bool
 
-	// refresh reads the list of nodes again if it was last read long ago, or in trouble: if a node
+	// refreshNodes reads the list of nodes again if it was last read long ago, or in trouble: if a node
 	// does not answer.
 	refreshNodes(now time.Time, trouble bool)
 	// Start calls work in a goroutine that Close waits for, and reports whether it did.
@@ -154,8 +155,8 @@ func (c *Client) carryInPlace(ctx context.Context, x *exchange) {
 	c.noteSettled(x)
 }
 
-// carryAll sends commands of the keeper in one pipeline. Each has one answer, also if the carrier
-// panics.
+// carryAll sends commands of several tenures in one pipeline. Each has one answer, also if the
+// carrier panics.
 func (c *Client) carryAll(ctx context.Context, all []*exchange) {
 	ctx, cancel := c.wire.Within(ctx)
 	defer cancel()
@@ -212,14 +213,14 @@ func (x *exchange) isBehind() bool {
 // goroutine shares no Done channel.
 type commandContext struct {
 	context.Context             // the caller's context
-	onEnd           func()      // the method end
+	onEnd           func()      // the method endCommand
 	stop            func() bool // ends the watch of the caller's context; nil for a context that cannot end
 	spent           bool        // the context may have ended, so that it must not be reused; only the call's goroutine writes the field
 
 	mu    sync.Mutex // guards the fields below
 	ended bool
-	done  chan struct{} // closed by end
-	use   wire.Use      // the use of a direct connection that end leaves; the zero Use for none
+	done  chan struct{} // closed by endCommand
+	use   wire.Use      // the use of a direct connection that endCommand leaves; the zero Use for none
 }
 
 func newCommandContext() *commandContext {
@@ -230,7 +231,7 @@ func newCommandContext() *commandContext {
 
 var _ wire.Leaver = (*commandContext)(nil)
 
-// endWith makes u end with the context of a caller, until unwatch is called.
+// endWith makes u end with the context of a caller, until stopWatching is called.
 func (u *commandContext) endWith(ctx context.Context) {
 	if u.Context, u.stop = ctx, nil; ctx.Done() != nil {
 		u.stop = context.AfterFunc(ctx, u.onEnd)

@@ -10,8 +10,8 @@ import (
 )
 
 // runCall is the loop of every call that waits: for the lock, for a release, for a guarded write.
-// It carries out the decisions of package core. slot is a slot for the first command, or nil. granted
-// reports whether the call was granted the lock while it slept.
+// It carries out the decisions of package core. slot is a slot for the first command, or nil.
+// granted reports whether the call was granted the lock while it slept.
 //
 // REQUIRES: shard.mu. If granted, runCall returns without it.
 func (l *lockState) runCall(ctx context.Context, w *waiter, slot *wire.Limit, now core.Now) (granted bool) {
@@ -131,8 +131,8 @@ type exchange struct {
 	context    *commandContext // the context by which the caller leaves; nil if it does not
 }
 
-// fillExchange completes an exchange whose command is about to be sent. land takes the
-// exchange with its answer.
+// fillExchange completes an exchange whose command is about to be sent. land takes the exchange
+// with its answer.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) fillExchange(x *exchange, now core.Now) {

@@ -141,7 +141,7 @@ func (s *shard) all(yield func(*lockState) bool) {
 // enterEach enters each of the locks, and calls visit with it.
 func (s *shard) enterEach(locks iter.Seq[*lockState], visit func(l *lockState, now core.Now)) {
 	var all []*lockState
-	s.glance(func() { all = slices.Collect(locks) })
+	s.underMutex(func() { all = slices.Collect(locks) })
 	for _, l := range all {
 		now := s.lock()
 		if s.has(l) {
@@ -174,8 +174,8 @@ func (s *shard) lock() core.Now {
 	return s.at
 }
 
-// unlock gives the mutex back where nothing has changed. exit repeats its code, since a call costs
-// 2 %.
+// unlock gives the mutex back where package core has not changed. exit repeats its code, since a
+// call costs 2 %.
 //
 // REQUIRES: shard.mu, which it gives back.
 func (s *shard) unlock() {
@@ -187,8 +187,7 @@ func (s *shard) unlock() {
 
 // exit carries out the effects that need the mutex, gives it back, and carries out the rest. It
 // removes the lock if it is not needed any more, so that the lock must not be used after exit.
-// Nothing else gives the mutex back, but for enterIfAny, enterTenure and glance, under which
-// nothing has changed.
+// Nothing else gives the mutex back where package core may have changed: see unlock.
 //
 // REQUIRES: shard.mu, which it gives back.
 func (s *shard) exit(l *lockState) {
@@ -223,11 +222,12 @@ func (s *shard) exit(l *lockState) {
 	s.client.runDeferred(&todo)
 }
 
-// glance calls look, which must not change anything, with the mutex held.
-func (s *shard) glance(look func()) {
+// underMutex calls f with the mutex held. f leaves package core as it is, so that no effect needs
+// exit.
+func (s *shard) underMutex(f func()) {
 	s.lock()
 	defer s.unlock()
-	look()
+	f()
 }
 
 // enterTenure enters the lock that has the tenure with the ID, by its key and the text of its
@@ -335,7 +335,7 @@ func (s *shard) applyEffects() {
 //
 // REQUIRES: shard.mu.
 func (s *shard) wakeDecided(l *lockState, w *waiter) {
-	if w.waits {
+	if w.contended {
 		s.counts.Waiting--
 	}
 	if len(s.audiences) > 0 {

@@ -28,7 +28,7 @@ func (l *lockState) subscribeGrants() {
 	if l.sub != nil {
 		return
 	}
-	l.recallPace()
+	l.recallTurn()
 	c, n := l.shard.client, l.name
 	listen := func() subscription {
 		return c.wire.listen(n, func(message string) { c.hearTicketMessage(n, message) }, func() { c.queueConfirmation(n) })
@@ -49,7 +49,7 @@ func (l *lockState) subscribeGrants() {
 // REQUIRES: shard.mu.
 func (l *lockState) unsubscribeGrants() {
 	if l.sub != nil {
-		l.notePace()
+		l.rememberTurn()
 		l.sub.close()
 		l.sub, l.confirmed = nil, false
 	}
@@ -64,12 +64,12 @@ type lockKey struct {
 // maxShortTurns is the number of locks whose short turns a shard remembers.
 const maxShortTurns = 16
 
-// notePace remembers whether the last turn of a lock was short, and recallPace gives that back: a
-// lock for which others wait only now and then is forgotten in between. A shard forgets all of them
-// when they are too many.
+// rememberTurn remembers whether the last turn of a lock was short, and recallTurn tells package
+// core: a lock for which others wait only now and then is forgotten in between. A shard forgets all
+// short turns when they are too many.
 //
 // REQUIRES: shard.mu.
-func (l *lockState) notePace() {
+func (l *lockState) rememberTurn() {
 	s, k := l.shard, lockKey{l.name.KindID, l.name.Key}
 	switch {
 	case !l.LastTurnWasShort():
@@ -83,10 +83,10 @@ func (l *lockState) notePace() {
 	s.shortTurns[k] = struct{}{}
 }
 
-// recallPace notes that the last turn was short, if it was when the lock was last forgotten.
+// recallTurn notes that the last turn was short, if it was when the lock was last forgotten.
 //
 // REQUIRES: shard.mu.
-func (l *lockState) recallPace() {
+func (l *lockState) recallTurn() {
 	if _, short := l.shard.shortTurns[lockKey{l.name.KindID, l.name.Key}]; short {
 		l.NoteShortTurn()
 	}
@@ -135,8 +135,8 @@ func (l *lockState) checkSubscription(now core.Now) {
 	}
 }
 
-// hearTicketMessage deals with a message on this client's channel of the lock, which locks of different
-// kinds share.
+// hearTicketMessage deals with a message on this client's channel of the lock, which locks of
+// different kinds share.
 func (c *Client) hearTicketMessage(n *Name, message string) {
 	notice, ok := c.Redis.ParseTicketMessage(message)
 	if !ok || notice.Lock != n.Key || notice.Ticket.ClientID() != c.ID.Prefix || c.Closed.Load() {
@@ -236,8 +236,8 @@ func (c *Client) releaseStray(id core.ID, m wire.ClientMessage) {
 }
 
 // A confirmations tells locks that their subscriptions were confirmed or refused. The hub calls
-// confirmed under a mutex of its own, so that a goroutine has to take the news to the lock. The
-// goroutine exists while there is news.
+// queueConfirmation under a mutex of its own, so that a goroutine has to take the news to the lock.
+// The goroutine exists while there is news.
 type confirmations struct {
 	mu      sync.Mutex // guards the fields below
 	waiting []*Name

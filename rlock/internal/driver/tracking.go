@@ -42,7 +42,7 @@ const (
 func (k *work) setTracking(t tracking) {
 	c, counts := k.lock.shard.client, k.tracking >= due
 	if t >= due && !counts {
-		counts = c.tracked.taken.Add(1) <= c.tracked.all
+		counts = c.tracked.taken.Add(1) <= c.tracked.most
 		if !counts {
 			c.tracked.taken.Add(-1)
 		}
@@ -58,7 +58,7 @@ func (k *work) setTracking(t tracking) {
 
 // trackedKeys counts the tracked keys of a client.
 type trackedKeys struct {
-	all   int64
+	most  int64
 	taken atomic.Int64
 }
 
@@ -67,7 +67,7 @@ func (c *Client) Tracked() int64 {
 	if !c.wire.Tracks() {
 		return 0
 	}
-	return min(c.tracked.taken.Load(), c.tracked.all) // one too many is counted for a moment
+	return min(c.tracked.taken.Load(), c.tracked.most) // one too many is counted for a moment
 }
 
 // trackedFrom returns when the key of a tenure is to be tracked; Never if it is tracked, or is not
@@ -92,7 +92,7 @@ func (l *lockState) trackedFrom(k *work) core.Time {
 // REQUIRES: shard.mu.
 func (l *lockState) trackableFrom() core.Time {
 	switch {
-	case l.shard.client.tracked.all == 0:
+	case l.shard.client.tracked.most == 0:
 		return core.Never
 	case l.IsCurious():
 		return l.Levels()[0].Since

@@ -32,9 +32,9 @@ type callState struct {
 	hold   *hold          // the handle to fill in; nil for Lock
 	site   *contract.Site // the place in the program of the call; nil if it is not known
 
-	waits   bool // the call has waited for more than the answer to an attempt
-	locates bool // the goroutine of the call has to find out the site
-	logged  bool // the log says that it waits for its own goroutine
+	contended bool // the call has waited for more than the answer to an attempt
+	locates   bool // the goroutine of the call has to find out the site
+	logged    bool // the log says that it waits for its own goroutine
 
 	// inTheWay has the holders of the lock by the last answer, if the call takes the lock over.
 	inTheWay []wire.OwnerText
@@ -49,10 +49,10 @@ type callState struct {
 
 // watching is the part of a call whose caller is told its place: see Request.Progress.
 type watching struct {
-	watches        bool          // the call waits in line
+	watches        bool          // the caller is told its place while the call waits
 	place, waiting int           // the place and the number of waiters last told; 0 for none
 	toldAt         core.Time     // the time at which the caller was told
-	telling        chan struct{} // is closed when the caller's function ends; nil while it does not run
+	telling        chan struct{} // a channel that is closed when the caller's function ends; nil while it does not run
 	ends           func()        // ends the caller's goroutine in the way in which the function ended its own; nil if the function returned
 }
 
@@ -95,8 +95,8 @@ const (
 )
 
 // abandon separates the call from a command in flight that its caller leaves behind: the answer
-// lands without the call, whose memory may be reused for another lock. It does
-// nothing if no command is in flight.
+// lands without the call, whose memory may be reused for another lock. It does nothing if no
+// command is in flight.
 //
 // REQUIRES: shard.mu.
 func (w *waiter) abandon() {
@@ -232,9 +232,9 @@ func (l *lockState) sleep(ctx context.Context, w *waiter, limit *wire.Limit, at 
 func (l *lockState) exitToSleep(ctx context.Context, w *waiter, at core.Time) core.Time {
 	c, n := l.shard.client, l.name
 	t := w.Tenure
-	begins := !w.waits && w.Purpose == core.Locks && (t == nil || t.OpInFlight() == core.None)
+	begins := !w.contended && w.Purpose == core.Locks && (t == nil || t.OpInFlight() == core.None)
 	if begins {
-		w.waits = true
+		w.contended = true
 		l.shard.counts.Waiting++
 		c.waitBegins()
 	}
