@@ -107,10 +107,10 @@ func ParseTakeover(text string) (left time.Duration, ticket OwnerText, lock stri
 	return time.Duration(ms) * time.Millisecond, OwnerText(words[1]), words[2], true
 }
 
-// most is the largest number of Mirrors, or Acquires, that share one call of a script: the call is
-// most of the cost of a single Mirror. A call with most Mirrors takes some 50 µs, during which
-// Redis serves no other command.
-const most = 32
+// mostPerCall is the largest number of Mirrors, or Acquires, that share one call of a script: the
+// call is most of the cost of a single Mirror. A call with mostPerCall Mirrors takes some 50 µs,
+// during which Redis serves no other command.
+const mostPerCall = 32
 
 // CarryAll sends commands in one pipeline, and fills in the answers. Mirrors, or Acquires, of one
 // kind and slot share calls.
@@ -124,7 +124,7 @@ func (r *Redis) CarryAll(ctx context.Context, all []*Exchange) {
 			return err != nil
 		})
 	}
-	r.carryPipeline(ctx, all, most)
+	r.carryPipeline(ctx, all, mostPerCall)
 }
 
 // carryPipeline is CarryAll with at most limit commands in a call.

@@ -20,7 +20,7 @@ const checkPrefix = "rlock_check:"
 // released is gone. WAIT takes at most a quarter of the lease, as for a grant: see doReplicated.
 const mostCheckLease = 4 * syncTime
 
-// A check is one lock of a check, and its two commands.
+// A check is one of the locks that a check takes, and its two commands.
 type check struct {
 	keys           Keys
 	acquire, leave Exchange
@@ -43,7 +43,7 @@ func (r *Redis) CheckLocks(ctx context.Context, prefix string, id *ID) error {
 	failed := make([]error, len(all))
 	var running sync.WaitGroup
 	for i, c := range all {
-		running.Go(func() { failed[i] = r.promptly(within, c) })
+		running.Go(func() { failed[i] = r.probePromptly(within, c) })
 	}
 	running.Wait()
 	switch err := cmp.Or(failed...); {
@@ -88,8 +88,8 @@ func (r *Redis) probe(ctx context.Context, c *check) error {
 	return cmp.Or(c.acquire.Answer.Err, c.leave.Answer.Err)
 }
 
-// promptly is probeAnew, but returns once ctx ends.
-func (r *Redis) promptly(ctx context.Context, c *check) error {
+// probePromptly is probeAnew, but returns once ctx ends.
+func (r *Redis) probePromptly(ctx context.Context, c *check) error {
 	_, err := Promptly(ctx, r, c.keys.Slot, func(ctx context.Context) (none struct{}, err error) { return none, r.probeAnew(ctx, c) })
 	if err != nil && r.InCluster() {
 		return fmt.Errorf("slot %d of %s: %w", c.keys.Slot, cmp.Or(r.Nodes.addressOf(c.keys.Slot), "no known node"), err)

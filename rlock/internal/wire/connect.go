@@ -14,10 +14,11 @@ import (
 // newRueidis returns the client of rueidis that the options describe, or the shared one.
 //
 // Up to Redis 7.0 a server that is loading its data, or is busy with a script, refuses the commands
-// by which rueidis looks for a Cluster. connect tries again, for as long as a connection may take.
+// by which rueidis looks for a Cluster. newRueidis tries again, for as long as a connection may
+// take.
 //
-// The connections have the client's id as their name, or no name if the server or a proxy refuses
-// it. In RESP2 CLIENT SETNAME sets the name, which needs a right; HELLO needs none.
+// The connections are named after the client (clientName), or have no name if the server or a proxy
+// refuses it. In RESP2 CLIENT SETNAME sets the name, which needs a right; HELLO needs none.
 func newRueidis(o Options, id string, conns *connections) (rueidis.Client, *absent) {
 	if o.Client != nil {
 		return o.Client, nil
@@ -54,7 +55,7 @@ func newRueidis(o Options, id string, conns *connections) (rueidis.Client, *abse
 	}
 }
 
-// refusedBy returns the error of connect if the server has refused one of the first commands.
+// refusedBy returns the error of newRueidis if the server has refused one of the first commands.
 func refusedBy(option rueidis.ClientOption, message string, d Diagnosis, err error) error {
 	if errors.Is(err, ErrNoPermission) {
 		err = cmp.Or(loginOf(option).refused(message), err)
@@ -62,7 +63,7 @@ func refusedBy(option rueidis.ClientOption, message string, d Diagnosis, err err
 	return fmt.Errorf("cannot connect to %v: %w%s", option.InitAddress, err, remedy(message, d))
 }
 
-// unreachable returns the error of connect if no server has answered. A server that is full may
+// unreachable returns the error of newRueidis if no server has answered. A server that is full may
 // hang up without a reply, and so does a server that rejects the client's certificate.
 func unreachable(option rueidis.ClientOption, err error) error {
 	tls := ", that this port is without TLS (else set Config.Redis.TLSConfig)"

@@ -99,11 +99,12 @@ const (
 // stand between the caller and the socket, which is worthwhile only when several commands are in
 // flight.
 //
-// One command at a time, an acquire, a join or a release, is in flight on the direct connection,
-// and only a command without a predecessor on another connection: a release goes there only after
-// the answers to all commands of its tenure before it. A caller that finds the connection in use,
-// not open yet, or idle for so long that it may be dead, uses the pipeline. So do all callers while
-// the pipelined connection is down, since the next pipelined connection may lead to another server.
+// One command at a time, an acquire, a join, a guarded write or a release, is in flight on the
+// direct connection, and only a command without a predecessor on another connection: a write or a
+// release goes there only after the answers to all commands of its tenure before it. A caller that
+// finds the connection in use, not open yet, or idle for so long that it may be dead, uses the
+// pipeline. So do all callers while the pipelined connection is down, since the next pipelined
+// connection may lead to another server.
 //
 // A connection that fails is replaced in the background by a connection to the address of the
 // pipelined one. A name or a balancer may still lead it to another server, where the locks of the
@@ -186,7 +187,7 @@ func (d *direct) acquireConn(limits *Limits, now time.Time) *directConn {
 	return nil
 }
 
-// usable reports whether no pipelined connection was dialled since the direct connection l l was
+// usable reports whether no pipelined connection was dialled since the direct connection l was
 // opened, the credentials of l have not expired, and the server has not closed l.
 func (d *direct) usable(l *directConn, now time.Time) bool {
 	if l.dialled != d.redis.conns.dialled.Load() || !l.expires.IsZero() && !now.Before(l.expires) {

@@ -85,12 +85,12 @@ type Kind struct {
 	Layout  Layout
 	Foreign bool // clients of Redisson may hold such a lock
 
-	index                int // an index that other kinds do not have
-	acquire, acquireAll  *Script
-	resume, mirror, step *Script
-	askAcquire, askStep  *Script // the scripts of a ticket that takes an answer; nil if the kind has none
-	takeover             *Script // the step of a ticket that takes the lock over
-	guard                *Guard
+	index                       int // an index that other kinds do not have
+	acquire, acquireAll         *Script
+	resume, mirror, step        *Script
+	clockedAcquire, clockedStep *Script // the scripts of a ticket that takes an answer; nil if the kind has none
+	takeover                    *Script // the step of a ticket that takes the lock over
+	guard                       *Guard
 
 	acquires func(r *Redis, x *Exchange) Call
 	resumes  func(r *Redis, x *Exchange) Call
@@ -122,7 +122,7 @@ func hashKind(index int, extra string) *Kind {
 	return &Kind{
 		Layout:  Layout{Channel: "redisson_lock__channel:", Fair: true, Extra: extra, HasExtra: extra != ""},
 		Foreign: true, index: index,
-		acquire: Acquire, askAcquire: askAcquire, acquireAll: AcquireAll, resume: Resume, mirror: Mirror, step: PlainStep, askStep: plainAskStep, takeover: plainTakeover, guard: plainGuard,
+		acquire: Acquire, clockedAcquire: clockedAcquire, acquireAll: AcquireAll, resume: Resume, mirror: Mirror, step: PlainStep, clockedStep: plainClockedStep, takeover: plainTakeover, guard: plainGuard,
 		acquires: acquirePlain, resumes: resumePlain, mirrors: mirrorPlain, guards: guardByKey,
 	}
 }
@@ -197,7 +197,7 @@ func (r *Redis) stepCall(x *Exchange) Call {
 	names := x.Keys.names()
 	c := Call{Script: x.Kind.step, fair: r.fairRights(names[fairQueueName])}
 	if x.Cmd.Answerable && x.Cmd.Op != core.Leave || x.Cmd.Joins.Answerable {
-		c.Script = x.Kind.askStep
+		c.Script = x.Kind.clockedStep
 	}
 	if x.takesOver() {
 		c.Script = x.Kind.takeover
@@ -337,7 +337,7 @@ func (r *Redis) othersArgs(x *Exchange, keys *[]string) (how, channel string) {
 func acquirePlain(r *Redis, x *Exchange) Call {
 	script := x.Kind.acquire
 	if x.Cmd.Answerable {
-		script = x.Kind.askAcquire
+		script = x.Kind.clockedAcquire
 	}
 	if tokens := x.Keys.Extra(); tokens != "" {
 		return script.Call(3, x.Keys.Key, x.Keys.Queue(), tokens, r.milliseconds(x.Cmd.Lease), string(x.Text), x.amount())

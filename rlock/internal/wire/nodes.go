@@ -100,7 +100,7 @@ func (r *Redis) Limits(slot uint16) *Limits {
 type Limit struct {
 	slots    chan struct{}
 	inFlight atomic.Int64
-	silence  *silence // is told when a command is sent while none is in flight; may be nil
+	silence  *silence // watches the node from when a command is sent while none is in flight; may be nil
 	// progress is the time of the node's last answer, or of a later command that was sent while
 	// none was in flight, in nanoseconds since began. A command sets it before inFlight.
 	progress atomic.Int64

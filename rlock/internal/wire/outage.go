@@ -15,8 +15,8 @@ import (
 
 // OnOutage sets two functions. fails is called with the error of a command without an answer, and
 // the time for which the server has been away. returns is called with this time when the server
-// answers again. They must not wait. They are not called in a Cluster, where one of many
-// nodes may be away.
+// answers again. They must not wait. They are not called in a Cluster, where one of many nodes may
+// be away.
 func (r *Redis) OnOutage(fails func(err error, lasted time.Duration), returns func(lasted time.Duration)) {
 	r.outage.fails.Store(&fails)
 	r.outage.returns.Store(&returns)

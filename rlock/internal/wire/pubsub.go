@@ -152,7 +152,7 @@ func (r *Redis) startTracking(p *pipeline, calls []Call) bool {
 			switch {
 			case err != nil:
 				t.noteRefusal(generation, err)
-			case reports(hello):
+			case canNotify(hello):
 				t.allowed.Store(generation)
 			default:
 				t.stopTracking(generation)
@@ -171,10 +171,10 @@ func (t *tracking) noteRefusal(generation uint64, err error) {
 	}
 }
 
-// reports reports whether changed keys can be reported over a connection with that reply to HELLO.
-// It needs RESP3, and Redis 7: before, NOLOOP does not cover scripts, and every renewal would cause
-// a notice.
-func reports(hello map[string]rueidis.RedisMessage) bool {
+// canNotify reports whether the server can notify the client of changed keys over a connection with
+// that reply to HELLO. It needs RESP3, and Redis 7: before, NOLOOP does not cover scripts, and every
+// renewal would cause a notice.
+func canNotify(hello map[string]rueidis.RedisMessage) bool {
 	proto, version := hello["proto"], hello["version"]
 	number, _ := proto.AsInt64()
 	text, err := version.ToString()
@@ -212,7 +212,7 @@ func (r *Redis) addTracking(p *pipeline, call *Call, called *bool) {
 type ClientMessage struct {
 	Verb  Verb
 	Owner OwnerText // a tenure of the client
-	Text  string    // the lock's name
+	Text  string    // the rest of the message, which ends with the lock's name: see the verbs
 }
 
 // A Verb is the purpose of a message on a client's own channel.

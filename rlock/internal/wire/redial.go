@@ -67,7 +67,7 @@ func (r *Redis) ofReplica(hello rueidis.RedisResult) error {
 	if name, _ := role.ToString(); name != "slave" && name != "replica" {
 		return nil
 	}
-	r.strays(0, time.Second, ErrReplica)
+	r.redialUnlessRecent(0, time.Second, ErrReplica)
 	return ErrReplica
 }
 
@@ -99,7 +99,8 @@ func (r *Redis) AtPrimary(ctx context.Context) error {
 	return r.ofReplica(hello)
 }
 
-// A redials ends connections that may lead to the wrong server.
+// A redials is what the client notes about connections that it ends, since they may lead to the
+// wrong server.
 type redials struct {
 	last   atomic.Int64 // the time at which a connection was last ended, in nanoseconds since began; 0 for never
 	told   atomic.Pointer[func(error)]
@@ -119,14 +120,14 @@ type heedful struct {
 // Do implements [rueidis.Client], as does DoMulti.
 func (c *heedful) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
 	result := c.Client.Do(ctx, command)
-	c.redis.noteStray(command.Slot(), result.Error())
+	c.redis.noteResult(command.Slot(), result.Error())
 	return result
 }
 
 func (c *heedful) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
 	results := c.Client.DoMulti(ctx, commands...)
 	for i := range results {
-		c.redis.noteStray(commands[i].Slot(), results[i].Error())
+		c.redis.noteResult(commands[i].Slot(), results[i].Error())
 	}
 	return results
 }
@@ -138,11 +139,11 @@ func (r *Redis) noteReply(o Order, err error) {
 	if o.HasSource && Answered(err) {
 		err = nil
 	}
-	r.noteStray(o.Slot, err)
+	r.noteResult(o.Slot, err)
 }
 
-// noteStray notes the error of an answer, or of a command without an answer.
-func (r *Redis) noteStray(slot uint16, err error) {
+// noteResult notes the error of an answer, or of a command without an answer.
+func (r *Redis) noteResult(slot uint16, err error) {
 	switch {
 	case err == nil || rueidis.IsRedisNil(err):
 	case !Answered(err):
@@ -160,13 +161,13 @@ func (r *Redis) noteStray(slot uint16, err error) {
 // that may be the wrong one.
 func (r *Redis) heedReply(slot uint16, err error) {
 	if pause := strayPause(err); pause > 0 {
-		r.strays(slot, pause, err)
+		r.redialUnlessRecent(slot, pause, err)
 	}
 }
 
-// strays ends the connection to the node that serves the slot, because of err, unless a connection
-// was ended a short time ago.
-func (r *Redis) strays(slot uint16, pause time.Duration, err error) {
+// redialUnlessRecent ends the connection to the node that serves the slot, because of err, unless a
+// connection was ended a short time ago.
+func (r *Redis) redialUnlessRecent(slot uint16, pause time.Duration, err error) {
 	if !r.conns.counted || r.InCluster() && slot >= slots {
 		return
 	}
@@ -222,7 +223,7 @@ func (r *Redis) CheckReplicated() {
 	r.background.startWork(func() {
 		for n := int64(1); ; n = r.redials.checks.Load() {
 			if r.isSplit() {
-				r.strays(0, time.Second, errSplit)
+				r.redialUnlessRecent(0, time.Second, errSplit)
 			}
 			if r.redials.checks.CompareAndSwap(n, 0) {
 				return

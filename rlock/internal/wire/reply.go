@@ -76,7 +76,7 @@ func readAnswer[V value](r *Redis, x *Exchange, reply V) Answer {
 	switch x.Cmd.Op {
 	case core.Acquire:
 		if x.Cmd.Answerable {
-			err = readAskAcquire(r, x, &a, reply)
+			err = readClockedAcquire(r, x, &a, reply)
 		} else {
 			err = readAcquire(r, x, &a, reply)
 		}
@@ -161,8 +161,8 @@ func (r *Redis) readHolder(a *Answer, ttl, owner *rueidis.RedisMessage) error {
 	return nil
 }
 
-// readAskAcquire reads the reply to an Acquire by the script askAcquire.
-func readAskAcquire[V value](r *Redis, x *Exchange, a *Answer, reply V) error {
+// readClockedAcquire reads the reply to an Acquire by the script clockedAcquire.
+func readClockedAcquire[V value](r *Redis, x *Exchange, a *Answer, reply V) error {
 	parts, err := reply.ToArray()
 	if err == nil && len(parts) == 0 {
 		err = errors.New("an acquire was answered with nothing")
@@ -433,8 +433,8 @@ type TicketMessage struct {
 	Ticket       OwnerText
 }
 
-// ParseTicketMessage parses a message on the client's channel of a lock, where other users may publish any
-// text.
+// ParseTicketMessage parses a message on the client's channel of a lock, where other users may
+// publish any text.
 func (r *Redis) ParseTicketMessage(message string) (n TicketMessage, ok bool) {
 	switch {
 	case strings.HasPrefix(message, "?"):

@@ -41,9 +41,10 @@ var (
 	readWriteTakeover = ReadWriteStep.takingOver()
 	semaphoreTakeover = semaphoreStep.takingOver()
 	letThrough        = newScript("let_through")
-	// askAcquire and plainAskStep are Acquire and PlainStep for a ticket that takes an answer.
-	askAcquire   = ScriptOf("local reply = (function()\n" + Acquire.text + "\n" + readScript("clocked_acquire"))
-	plainAskStep = ScriptOf("local reply = (function()\n" + PlainStep.text + "\n" + readScript("clocked"))
+	// clockedAcquire and plainClockedStep are Acquire and PlainStep for a ticket that takes an answer:
+	// see scripts/clocked.lua.
+	clockedAcquire   = ScriptOf("local reply = (function()\n" + Acquire.text + "\n" + readScript("clocked_acquire"))
+	plainClockedStep = ScriptOf("local reply = (function()\n" + PlainStep.text + "\n" + readScript("clocked"))
 )
 
 // A Script is a Lua text that is called by its hash, and sent whole only to a server that does not

@@ -11,7 +11,7 @@ var strict string
 // not declared, except the keys of other readers.
 func init() {
 	for _, s := range []*Script{
-		Acquire, Resume, Mirror, askAcquire, PlainStep, plainAskStep,
+		Acquire, Resume, Mirror, clockedAcquire, PlainStep, plainClockedStep,
 		ReadWriteAcquire, ReadWriteMirror, ReadWriteStep,
 		SemaphoreAcquire, SemaphoreResume, SemaphoreMirror, semaphoreStep,
 		plainTakeover, readWriteTakeover, semaphoreTakeover, letThrough,

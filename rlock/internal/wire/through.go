@@ -17,8 +17,8 @@ const (
 	NoListener Passage = -3 // the client of the ticket does not listen
 )
 
-// PutTicketFirst puts a ticket before all others, which takes the lock over from one of the holders
-// from then on, with that grace: see scripts/let_through.lua.
+// PutTicketFirst puts a ticket before all others. From then on the ticket takes the lock over from
+// one of the holders, with that grace: see scripts/let_through.lua.
 func (r *Redis) PutTicketFirst(ctx context.Context, k *Keys, ticket OwnerText, grace time.Duration, holders []OwnerText) (Passage, error) {
 	call := r.letThroughCall(k, ticket, grace, holders)
 	left, err := Promptly(ctx, r, k.Slot, func(ctx context.Context) (int64, error) { return r.Do(ctx, call).AsInt64() })
