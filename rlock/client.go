@@ -25,7 +25,7 @@ type Client struct {
 	driver  *driver.Client  // the locks of one key
 	groups  *composite.Home // the multi and red locks
 	watcher *monitor.Watcher
-	inside  // gives packages beside this one prefix and driver
+	inside  // gives the packages beside this one the prefix and the driver
 }
 
 type inside = driver.Inside
@@ -125,10 +125,11 @@ func newUntil(ctx context.Context, config Config) (*Client, error) {
 // Close releases the locks that the client holds and ends it: the contexts of its holds end with
 // cause [ErrClosed], waiting and later calls return ErrClosed, and no goroutine is left. Locks that
 // were passed on stay, and a shared rueidis client stays open. Close waits for Redis to confirm the
-// releases, for three seconds or Config.Redis.ConnWriteTimeout if that is longer. Then it returns
-// [ErrUnconfirmed], and the other locks end with their leases. A silent server, the Logger and the
-// Observer may take up to three seconds more. A further call waits for the first one and returns
-// its error; in a hook without a caller, such as a hook that Close calls, it returns nil.
+// releases, for three seconds, or a second more than Config.Redis.ConnWriteTimeout if that is
+// longer. Then it returns [ErrUnconfirmed], and the other locks end with their leases. A silent
+// server, the Logger and the Observer may take up to three seconds more. A further call waits for
+// the first one and returns its error; in a hook without a caller, such as a hook that Close calls,
+// it returns nil.
 func (c *Client) Close() error { return c.driver.Close() }
 
 // Check returns nil if a lock could be taken now, else the error that TryLock of a free lock would

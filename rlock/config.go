@@ -88,8 +88,8 @@ type Advanced struct {
 }
 
 // RedissonPolls says when a lock is left to clients of Redisson that only poll: with Auto if the
-// server knows their scripts (SCRIPT EXISTS, once a minute), Never, so that they may starve beside
-// busy ones, or Always.
+// server has their scripts (SCRIPT EXISTS), Never, so that they may starve beside busy ones, or
+// Always.
 type RedissonPolls int
 
 const (

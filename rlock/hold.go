@@ -154,7 +154,7 @@ func acquire(ctx, parent context.Context, l *Lock, of fallback, options []Acquir
 			h.held = held
 			return h, nil
 		}
-		if !hasOutlived(err, &req, began) {
+		if !noteOutlived(err, &req, began) {
 			return nil, err
 		}
 	}

@@ -139,7 +139,7 @@ func (l *Lock) take(ctx context.Context, lease, wait time.Duration) error {
 	req := driver.Request{AcquireOptions: acquireOptions{Lease: lease, Wait: wait}}
 	for s := scopeOf(ctx).about(l); ; s = s.outer.about(l) {
 		began := s.setOwner(&req, theGoroutine)
-		if err := f.Take(ctx, req); !hasOutlived(err, &req, began) {
+		if err := f.Take(ctx, req); !noteOutlived(err, &req, began) {
 			return err
 		}
 	}

@@ -102,7 +102,7 @@ func (s *scope) caller(of fallback) contract.Owner {
 }
 
 // setOwner sets the owner of a call for a lock that the scope is about. If the call is a guest of a
-// hold, it returns the time at which the call began, for hasOutlived.
+// hold, it returns the time at which the call began, for noteOutlived.
 func (s *scope) setOwner(req *driver.Request, of fallback) (began time.Time) {
 	req.Owner, req.Within = s.caller(of), nil
 	switch {
@@ -114,9 +114,9 @@ func (s *scope) setOwner(req *driver.Request, of fallback) (began time.Time) {
 	return began
 }
 
-// hasOutlived reports whether a call failed because the hold whose guest it was has ended. The call
-// is then repeated in the next scope, with the rest of its wait.
-func hasOutlived(err error, req *driver.Request, began time.Time) bool {
+// noteOutlived reports whether a call failed because the hold whose guest it was has ended. Then it
+// prepares req for the next scope, where the call is repeated with the rest of its wait.
+func noteOutlived(err error, req *driver.Request, began time.Time) bool {
 	outlived, is := errors.AsType[*contract.Outlived](err)
 	if !is {
 		return false
