@@ -71,10 +71,10 @@ func (h *Hold) lackParts(parts ...Locker) {
 	}
 }
 
-// forget gives up the parts that the hold lacks.
+// dropLacks gives up the parts that the hold lacks.
 //
 // REQUIRES: Hold.mu.
-func (h *Hold) forget() {
+func (h *Hold) dropLacks() {
 	for _, p := range h.lacks {
 		homeOf(p).healer.drop(h)
 	}

@@ -136,7 +136,7 @@ func (h *Hold) WhenWanted(tell func()) {
 	h.mu.Lock()
 	h.tells = tell
 	h.mu.Unlock()
-	whenWanted(h.has(), tell)
+	whenWanted(h.copyParts(), tell)
 }
 
 func whenWanted(parts []*member, tell func()) {
@@ -198,7 +198,7 @@ func (h *Hold) outlived() error {
 func (h *Hold) markOver(cause error) []*member {
 	parts := h.parts
 	h.parts, h.over, h.lost = nil, true, cause
-	h.forget()
+	h.dropLacks()
 	h.whole.SetHeld(false)
 	return parts
 }
@@ -224,7 +224,7 @@ func (h *Hold) isValid() bool { return !h.ValidUntil().IsZero() }
 // ValidUntil returns the time at which too few parts are valid unless a renewal is confirmed
 // before; the zero time if the hold is over.
 func (h *Hold) ValidUntil() time.Time {
-	parts := h.has()
+	parts := h.copyParts()
 	until := make([]time.Time, 0, len(parts))
 	for _, m := range parts {
 		if t := m.part.ValidUntil(); !t.IsZero() {
@@ -234,8 +234,8 @@ func (h *Hold) ValidUntil() time.Time {
 	return best(until, h.of.need, time.Time.Compare)
 }
 
-// has returns a copy of the parts, which may be lost meanwhile.
-func (h *Hold) has() []*member {
+// copyParts returns a copy of the parts, which may be lost meanwhile.
+func (h *Hold) copyParts() []*member {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.parts)
@@ -266,7 +266,7 @@ func (h *Hold) SetLease(lease time.Duration) {
 	h.mu.Lock()
 	h.beginLease(lease)
 	h.mu.Unlock()
-	setLease(h.has(), lease)
+	setLease(h.copyParts(), lease)
 }
 
 func setLease(parts []*member, lease time.Duration) {
@@ -571,9 +571,9 @@ func (h *Home) unobserve(hold *Hold, goesOn bool) (first *Hold) {
 	return left[0]
 }
 
-// defers leaves the report of a loss to the end of the outer hold: see tellLost. It reports false
-// if the outer hold has ended.
-func (h *Home) defers(report func(), outer *Hold) bool {
+// deferReport leaves the report of a loss to the end of the outer hold: see tellLost. It reports
+// false if the outer hold has ended.
+func (h *Home) deferReport(report func(), outer *Hold) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !slices.Contains(h.observed[outer.observedKey()], outer) {
@@ -590,7 +590,7 @@ func (h *Hold) tellReleased(ctx context.Context, held time.Duration, err error) 
 	}
 	lost := errors.Is(err, contract.ErrLost)
 	h.of.home.unobserve(h, !lost)
-	h.of.home.Observer.TellReleased(ctx, h.ended(held, err), contract.LostParts)
+	h.of.home.Observer.TellReleased(ctx, h.endEvent(held, err), contract.LostParts)
 	for _, report := range h.pending {
 		if !lost {
 			report()
@@ -598,8 +598,8 @@ func (h *Hold) tellReleased(ctx context.Context, held time.Duration, err error) 
 	}
 }
 
-// ended returns the event of the end of the hold, and forgets the hold.
-func (h *Hold) ended(held time.Duration, err error) contract.Event {
+// endEvent returns the event of the end of the hold.
+func (h *Hold) endEvent(held time.Duration, err error) contract.Event {
 	e := h.event()
 	e.Way, e.Held, e.Err = h.way, held, err
 	return e
@@ -614,7 +614,7 @@ func (h *Hold) tellLost(since time.Time, why, cause error) {
 	}
 	home, ctx := h.of.home, context.WithoutCancel(h.Context())
 	first := home.unobserve(h, false)
-	e, hook := h.ended(time.Since(since), cause), home.Observer.Lost
+	e, hook := h.endEvent(time.Since(since), cause), home.Observer.Lost
 	switch {
 	case errors.Is(why, wire.ErrClosed):
 		hook = home.Observer.Released
@@ -625,7 +625,7 @@ func (h *Hold) tellLost(since time.Time, why, cause error) {
 	}
 	report := func() { home.afterAcquired(h, func() { home.Later(ctx, hook, e) }) }
 	if h.way == contract.ByNesting {
-		if first == nil || errors.Is(first.Err(), contract.ErrLost) && home.defers(report, first) {
+		if first == nil || errors.Is(first.Err(), contract.ErrLost) && home.deferReport(report, first) {
 			return
 		}
 	}
