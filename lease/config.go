@@ -22,10 +22,10 @@ type Renewable interface {
 	// [Keeper.Nudge], before each retry after a node did not answer, and when the machine may have
 	// slept. So it may be called at any time, also when there is nothing to do.
 	//
-	// A call of Due ends the schedule of the renewable. A renewable that lives on must schedule itself again:
-	// if it waits to be sent, for the end of its validity, so that it learns of this even if its
-	// node never answers; else for its renewal. A renewable that is over does not schedule itself,
-	// and returns false.
+	// A call of Due ends the schedule of the renewable. A renewable that lives on must schedule
+	// itself again: if it waits to be sent, for the end of its validity, so that it learns of this
+	// even if its node never answers; else for its renewal. A renewable that is over does not
+	// schedule itself, and returns false.
 	Due(now time.Time) (send bool)
 }
 

@@ -29,9 +29,9 @@ type Keeper struct {
 	wheel  *Wheel
 	groups map[uint32]*group // all groups ever seen: there are few nodes
 
-	// urgent and ready have the entries to ask in the next pass, the former those whose time has come.
-	// paced has the entries that were nudged within the pace of their last send, in the order of the
-	// nudges.
+	// urgent and ready have the entries to ask in the next pass: urgent the entries whose time has
+	// come, ready the others. paced has the entries that were nudged within the pace of their last
+	// send, in the order of the nudges.
 	urgent, ready, paced fifo
 
 	// wakesAt is the time at which the goroutine wakes by itself. Schedule and Stop are cheap, because
@@ -382,7 +382,7 @@ func (k *Keeper) wakeByLocked(at time.Duration) {
 	k.wakesAt, k.wokenFor = awake, at
 	select {
 	case k.wake <- struct{}{}:
-	default: // an earlier wake-up that it has not consumed
+	default: // the goroutine has not consumed an earlier wake-up
 	}
 }
 

@@ -130,7 +130,7 @@ func (c *conn) subscribe(batch []*channel) error {
 	if err := c.count(batch); err != nil {
 		return err
 	}
-	c.link.works(c)
+	c.link.noteServed(c)
 	return nil
 }
 

@@ -77,9 +77,9 @@ func (l *link) moveTime() time.Time {
 	return l.moveAt
 }
 
-// movesLocked notes that the connection is about to be opened again, and doubles the next pause.
-// Needs Hub.mu.
-func (l *link) movesLocked() { l.move = min(max(2*l.move, firstMove), lastMove) }
+// doubleMoveLocked doubles the pause before the connection is opened again the next time, since it
+// is about to be opened again now. Needs Hub.mu.
+func (l *link) doubleMoveLocked() { l.move = min(max(2*l.move, firstMove), lastMove) }
 
 // compares reports whether the hub compares the servers of its connections with the server of the
 // commands.

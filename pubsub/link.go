@@ -236,8 +236,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// works notes that a connection has served its first batch. After a loss the log says so.
-func (l *link) works(c *conn) {
+// noteServed notes that a connection has served its first batch. After a loss the log says so.
+func (l *link) noteServed(c *conn) {
 	c.worked = true
 	h := l.hub
 	h.mu.Lock()
@@ -262,16 +262,15 @@ func (l *link) lost(c *conn, err error) {
 		l.lostAt = time.Now()
 	}
 	if elsewhere {
-		l.movesLocked()
+		l.doubleMoveLocked()
 	}
 	l.conn, l.moveAt, l.asked, l.later = nil, time.Time{}, nil, nil
 	avoid := ""
 	if c == nil || errors.Is(err, errNotPrimary) {
 		avoid = l.addr
 	}
-	// a copy, since routing changes l.channels
 	barred := c == nil && endedByServer(err)
-	for _, ch := range slices.Collect(maps.Values(l.channels)) {
+	for _, ch := range slices.Collect(maps.Values(l.channels)) { // a copy, since routing changes l.channels
 		ch.unconfirmLocked()
 		if barred {
 			h.barLocked(ch, err)
