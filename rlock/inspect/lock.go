@@ -83,7 +83,7 @@ type Waiter struct {
 	Owner   string    // the future owner, "<uuid>:<id>"; "" for a foreign window
 	Note    string    // the text of rlock.WithNote
 	Line    string    // the line of rlock.WithLine
-	Since   time.Time // the time at which the call with one of these began, by the clock of its machine; else zero
+	Since   time.Time // the time at which the call began, by the clock of its machine; zero without a Note or a Line
 	Permits int       // the number of permits of a semaphore that the waiter takes; 0 for other locks
 	Shared  bool      // the waiter waits for the read lock
 	Polls   bool      // the waiter's client is not subscribed, and looks by itself

@@ -102,8 +102,8 @@ const (
 	asksQueues // the number of tickets of each form, and the first of them
 )
 
-// asksIf has, for questions that need not be put, the condition in Lua: that the key is no hash, as
-// an error tells, since an error takes Redis a while; that the queue before has tickets.
+// asksIf has the condition, in Lua, under which a question is put: that the key is no hash, since a
+// question with an error as its answer takes Redis longer; that the queue before has tickets.
 var asksIf = map[int]string{
 	asksCount: noHash, asksPermits: noHash, asksClock: noHash,
 	asksQueues + 1: anyIn(asksQueues), asksQueues + 3: anyIn(asksQueues + 2), asksQueues + 5: anyIn(asksQueues + 4),

@@ -75,7 +75,8 @@ func (i Inspector) LetThrough(ctx context.Context, shown Lock, waiter Waiter, gr
 	}
 }
 
-// ErrNotLetThrough is the error of a waiter that was not let through. The error that wraps it says why.
+// ErrNotLetThrough is the error of a waiter that was not let through. The error that wraps it says
+// why.
 var ErrNotLetThrough = errors.New("the waiter was not let through")
 
 // errNotTaken is the error if the client of the waiter does not answer.

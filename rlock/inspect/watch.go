@@ -66,7 +66,7 @@ type Watch struct {
 
 	mu    sync.Mutex // guards the fields below
 	nodes []*sweep   // the primaries
-	found time.Time  // the time at which they were found
+	found time.Time  // the time at which the primaries were found; zero if they are to be found again
 	round int
 }
 
@@ -184,11 +184,10 @@ func (w *Watch) Locks(ctx context.Context, names []string) ([]Lock, []error) {
 	return locks, errs
 }
 
-// A batch is the locks, by their indexes, that one script reads. Tokenless leaves out their tokens,
-// to whose keys only users of fenced locks have the right.
+// A batch is the locks that one script reads.
 type batch struct {
-	locks     []int
-	tokenless bool
+	locks     []int // the indexes of the locks
+	tokenless bool  // their tokens are left out: only users of fenced locks have the right to the keys of tokens
 }
 
 // ask fills in the locks with these indexes. Redis refuses a script for one key that the user may

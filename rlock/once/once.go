@@ -205,8 +205,8 @@ func (g *Group) Do(ctx context.Context, key string, fn func(context.Context) ([]
 	return c.value, c.source != Ran && c.source != Failed, c.err
 }
 
-// await waits until a flight of the key has given the caller its result. It returns an error if it
-// could not give one.
+// await waits until a flight of the key has given the caller its result. It returns an error if no
+// flight could give one.
 func (g *Group) await(key string, c *caller) error {
 	if r, _ := c.ctx.Value(nested{g.shared, key}).(*run); r != nil && !r.returned.Load() {
 		return ErrNested

@@ -87,7 +87,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (State, error) {
 		return state, s.named(wire.ExplainTo(ctx, err))
 	}
 	if r.CountsSubscribers() {
-		state.listeners(replies[5], replies[6])
+		state.countListeners(replies[5], replies[6])
 	}
 	if len(state.Taken) > 0 {
 		state.locate(r.Processes(ctx, keys))
@@ -142,9 +142,9 @@ func (s *State) read(replies []rueidis.RedisResult) (err error) {
 // never is the end of a permit that does not end.
 const never = 922337203685477
 
-// listeners counts the clients that listen, by the replies about the channels of a semaphore and of
-// a latch.
-func (s *State) listeners(replies ...rueidis.RedisResult) {
+// countListeners counts the clients that listen, by the replies about the channels of a semaphore
+// and of a latch.
+func (s *State) countListeners(replies ...rueidis.RedisResult) {
 	s.Listening = 0
 	for i, kind := range []rlock.Kind{KindSemaphore, KindCountDownLatch} {
 		counts, err := replies[i].AsIntMap()

@@ -38,8 +38,8 @@ func (c *Client) enter(channel string) (*room, *seat) {
 		r = new(room)
 		c.rooms[channel] = r
 		r.sub = c.shared.Hub.ListenConfirmed(channel, func(message string) {
-			c.turns.hears(channel)
-			r.hears(message)
+			c.turns.hear(channel)
+			r.hear(message)
 		}, func() {
 			c.turns.confirmed(channel)
 			r.wake()
@@ -75,8 +75,8 @@ func (c *Client) isOccupied(channel string) bool {
 	return c.rooms[channel] != nil
 }
 
-// hears wakes all callers for a message.
-func (r *room) hears(message string) {
+// hear wakes all callers for a message.
+func (r *room) hear(message string) {
 	r.mu.Lock()
 	r.free, _ = strconv.ParseInt(message, 10, 64)
 	r.at = time.Now()
@@ -106,7 +106,7 @@ func (r *room) wake() {
 	for s := range r.line.All {
 		select {
 		case s.Value <- struct{}{}:
-		default: // an earlier wake-up that it has not consumed
+		default: // the caller has not consumed an earlier wake-up
 		}
 	}
 }

@@ -126,9 +126,9 @@ func (o *object) noteFirst(got bool) {
 	}
 }
 
-// hears notes a message on the channel. If the message is not of this process, another client has
+// hear notes a message on the channel. If the message is not of this process, another client has
 // released a permit, and has had its turn.
-func (ts *turns) hears(channel string) {
+func (ts *turns) hear(channel string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	switch t := ts.all[channel]; {

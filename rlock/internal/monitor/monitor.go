@@ -27,7 +27,8 @@ type Config struct {
 	ReleaseDropped bool // a hold whose handle was dropped is released
 }
 
-// A Watcher tells people about holds and waits of a client that last too long. Its methods may be called concurrently.
+// A Watcher tells people about holds and waits of a client that last too long. Its methods may be
+// called concurrently.
 type Watcher struct {
 	Config
 	waits background.Task // looks at waits that last

@@ -50,9 +50,9 @@ func (l *look) end() (pause time.Duration, again bool) {
 	return max(leastPause, pausePerLook*time.Since(l.now), l.next.Sub(l.now)), l.again
 }
 
-// isDue reports whether a wait or hold that began at since has lasted for limit. If it has not,
-// isDue makes the next look come in time for it.
-func (l *look) isDue(since time.Time, limit time.Duration) bool {
+// checkDue reports whether a wait or hold that began at since has lasted for limit. If it has not,
+// checkDue makes the next look come in time for it.
+func (l *look) checkDue(since time.Time, limit time.Duration) bool {
 	at := since.Add(limit)
 	if at.After(l.now) && at.Before(l.next) {
 		l.next = at
@@ -152,7 +152,7 @@ func (w *waitWatch) wait(v *contract.View, one *contract.Wait) {
 	}
 	switch {
 	case w.LongWait <= 0 || one.Whole != nil || one.Standing: // the whole logs its own waits
-	case !w.isDue(one.Since, w.LongWait) || w.logged.had(key):
+	case !w.checkDue(one.Since, w.LongWait) || w.logged.had(key):
 	case one.Site == nil: // its goroutine finds out the site
 		w.next = w.now
 	default:
@@ -221,7 +221,7 @@ func (w *waitWatch) tellLongWait(v *contract.View, one *contract.Wait) {
 // hold looks at a level. Only the first level of a hold is reported.
 func (w *holdWatch) hold(v *contract.View, one *contract.Level) {
 	key := lasting{v.Name, v.KindOf(one.Reads), one.Owner, one.Since}
-	if w.LongHold <= 0 || !one.First || one.Standing || !w.isDue(one.Since, w.LongHold) || w.logged.had(key) {
+	if w.LongHold <= 0 || !one.First || one.Standing || !w.checkDue(one.Since, w.LongHold) || w.logged.had(key) {
 		return
 	}
 	w.logged.now[key] = true

@@ -166,7 +166,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 
 // A turn is one request's part in the flight of its key.
 type turn struct {
-	state atomic.Int32    // the state: waits, runs or left
+	state atomic.Int32    // the state: waits, runs, returned or left
 	gone  context.Context // a context that ends when the request no longer waits
 
 	mu       sync.Mutex       // guards the fields below
@@ -182,15 +182,15 @@ const (
 	left           // the request has left before its handler ran
 )
 
-// begins notes the response of the handler.
-func (t *turn) begins(mine *response) {
+// noteResponse notes the response of the handler that begins.
+func (t *turn) noteResponse(mine *response) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mine = mine
 }
 
-// panics notes a panic of the handler. It reports whether the request still waits, and can panic.
-func (t *turn) panics(p *once.PanicError) bool {
+// notePanic notes a panic of the handler. It reports whether the request still waits, and can panic.
+func (t *turn) notePanic(p *once.PanicError) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.panicked = p
@@ -280,8 +280,8 @@ func (g *Guard) isBusy(ctx context.Context, key string) bool {
 	return err == nil && locked == 1
 }
 
-// runs counts a running handler of the key until ended is called.
-func (g *Guard) runs(key string) (ended func()) {
+// countRunning counts a running handler of the key until ended is called.
+func (g *Guard) countRunning(key string) (ended func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running[key]++
@@ -304,15 +304,15 @@ func (g *Guard) run(ctx context.Context, t *turn, w http.ResponseWriter, outer h
 		g.unmark(m)
 		return nil, errLeft
 	}
-	defer g.runs(q.key)()
+	defer g.countRunning(q.key)()
 	mine := &response{w: w, most: g.o.MostResponse, outer: outer, header: outer.Clone()}
-	t.begins(mine)
+	t.noteResponse(mine)
 	again := r.Clone(context.WithValue(contract.WithFresh(ctx, contract.IsFresh(r.Context())), handledKey{}, &handled{q.key, mine}))
 	again.Body = io.NopCloser(bytes.NewReader(q.body))
 	defer func() {
 		if p := recover(); p != nil {
 			panicked := &once.PanicError{Value: p, Stack: debug.Stack()}
-			if t.panics(panicked) {
+			if t.notePanic(panicked) {
 				panic(p)
 			}
 			logPanic(r, panicked)
