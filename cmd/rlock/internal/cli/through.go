@@ -15,7 +15,7 @@ import (
 )
 
 // letThrough ends the hold of the lock for one waiter.
-func (a *app) letThrough(cmd *cobra.Command, client *rlock.Client, name, mine string, grace time.Duration, force bool) error {
+func (a *app) letThrough(cmd *cobra.Command, client *rlock.Client, name, waiterName string, grace time.Duration, force bool) error {
 	shown, err := inspect.Of(client).Lock(cmd.Context(), name)
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func (a *app) letThrough(cmd *cobra.Command, client *rlock.Client, name, mine st
 	if shown.HolderCount == 0 {
 		return fault{fmt.Errorf("%s is free", printed), errFailed}
 	}
-	waiter, err := waiterOf(shown, mine)
+	waiter, err := waiterOf(shown, waiterName)
 	if err != nil {
 		return fault{fmt.Errorf("%s: %w", printed, err), errFailed}
 	}
@@ -46,24 +46,23 @@ func (a *app) letThrough(cmd *cobra.Command, client *rlock.Client, name, mine st
 	return nil
 }
 
-// waiterOf returns the one waiter that mine names: by its process, its note, or the beginning of
-// its ticket.
-func waiterOf(shown inspect.Lock, mine string) (inspect.Waiter, error) {
+// waiterOf returns the one waiter with that name: a process, a note, or the beginning of a ticket.
+func waiterOf(shown inspect.Lock, waiterName string) (inspect.Waiter, error) {
 	is := func(w inspect.Waiter) bool {
-		return !w.Foreign && (isOf(w.Owner, w.Process, mine) || w.Note == mine)
+		return !w.Foreign && (isOf(w.Owner, w.Process, waiterName) || w.Note == waiterName)
 	}
 	found := slices.DeleteFunc(slices.Clone(shown.Queue), func(w inspect.Waiter) bool { return !is(w) })
 	switch {
 	case len(shown.Queue) == 0:
 		return inspect.Waiter{}, fmt.Errorf("the queue is empty")
 	case len(found) == 0:
-		return inspect.Waiter{}, fmt.Errorf("no waiter is %q: name a process, a note, or the first %d characters of a ticket, as they are shown", mine, shortestOwner)
+		return inspect.Waiter{}, fmt.Errorf("no waiter is %q: name a process, a note, or the first %d characters of a ticket, as they are shown", waiterName, shortestOwner)
 	case len(found) > 1:
 		var all []string
 		for _, w := range found {
 			all = append(all, w.Owner)
 		}
-		return inspect.Waiter{}, fmt.Errorf("%d waiters are %q: name one ticket of %s", len(found), mine, strings.Join(all, ", "))
+		return inspect.Waiter{}, fmt.Errorf("%d waiters are %q: name one ticket of %s", len(found), waiterName, strings.Join(all, ", "))
 	}
 	return found[0], nil
 }

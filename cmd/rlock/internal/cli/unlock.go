@@ -21,9 +21,9 @@ import (
 
 func (a *app) unlock() *cobra.Command {
 	var (
-		force         bool
-		process, mine string
-		grace         seconds
+		force               bool
+		process, waiterName string
+		grace               seconds
 	)
 	cmd := &cobra.Command{
 		Use:   "unlock [flags] [NAME | PATTERN]",
@@ -64,7 +64,7 @@ EXIT CODES
 			if len(args) == 0 && process != "" {
 				return nil
 			}
-			if err := oneName(cmd, args); err != nil || mine == "" {
+			if err := oneName(cmd, args); err != nil || waiterName == "" {
 				return err
 			}
 			if isPattern(args[0]) {
@@ -76,12 +76,12 @@ EXIT CODES
 			if cmd.Flags().Changed("process") && len(process) < shortestOwner {
 				return wrongUsage(cmd, "--process %q: at least %d characters", process, shortestOwner)
 			}
-			if cmd.Flags().Changed("grace") && mine == "" {
+			if cmd.Flags().Changed("grace") && waiterName == "" {
 				return wrongUsage(cmd, "--grace needs --for")
 			}
 			return a.with(cmd, func(client *rlock.Client) error {
-				if mine != "" {
-					return a.letThrough(cmd, client, args[0], mine, time.Duration(grace), force)
+				if waiterName != "" {
+					return a.letThrough(cmd, client, args[0], waiterName, time.Duration(grace), force)
 				}
 				if process == "" && !isPattern(args[0]) {
 					return a.unlockOne(cmd, client, args[0], force)
@@ -92,7 +92,7 @@ EXIT CODES
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "do not ask")
 	cmd.Flags().StringVar(&process, "process", "", "only the locks that the process `ID` holds")
-	cmd.Flags().StringVar(&mine, "for", "", "let `WAITER` take the lock over")
+	cmd.Flags().StringVar(&waiterName, "for", "", "let `WAITER` take the lock over")
 	cmd.Flags().Var(&grace, "grace", "with --for: `seconds` that the holder has left (\"10\", or \"1m\")")
 	cmd.Args = cobra.MatchAll(exclusive(cmd, "for", "process"), cmd.Args)
 	return cmd

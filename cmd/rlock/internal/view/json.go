@@ -28,7 +28,7 @@ type Lock struct {
 // A Party is a holder or a waiter.
 type Party struct {
 	Owner   string `json:"owner,omitempty"`
-	Note    string `json:"note,omitempty"`   // the text of WithNote, as the next ones
+	Note    string `json:"note,omitempty"`   // the text of WithNote
 	Line    string `json:"line,omitempty"`   // the line of WithLine in which a waiter stands
 	Since   string `json:"since,omitempty"`  // the time at which the hold began, or the waiter's call
 	Waited  bool   `json:"waited,omitempty"` // since is when the call of the holder began to wait
