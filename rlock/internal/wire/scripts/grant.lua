@@ -46,8 +46,8 @@ local function grant(member)
 	local token, refused = addOwner(ticketOf(member), modeOf(member), asks and term or claimOf(member))
 	if not refused and not asks then
 		-- A ticket that polls is notified as well: its client may have subscribed after it joined.
-		local told = redis.pcall(publish, grants .. clientOf(ticketOf(member)), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
-		refused = not pollsFor(member) and type(told) == 'table' and told
+		local sent = redis.pcall(publish, grants .. clientOf(ticketOf(member)), '+' .. ticketOf(member) .. ' ' .. token .. ' ' .. reserve .. ' ' .. lock)
+		refused = not pollsFor(member) and type(sent) == 'table' and sent
 	end
 	if refused then
 		redis.call('zrem', queue, markOf(ticketOf(member)))
@@ -123,11 +123,11 @@ end
 -- of other clients look, since one of these clients may know of more permits (semaphore.lua). In a
 -- long queue the front is enough, since the other tickets wait for it.
 if varies and freed and first and first == ahead then
-	local told, n = {[clientOf(ticketOf(leaver))] = true}, 0
+	local notified, n = {[clientOf(ticketOf(leaver))] = true}, 0
 	for _, member in ipairs(redis.call('zrangebyscore', queue, '1', '+inf', 'limit', '0', '64')) do
 		local client = clientOf(ticketOf(member))
-		if n < 8 and not told[client] and not pollsFor(member) then
-			told[client], n = true, n + 1
+		if n < 8 and not notified[client] and not pollsFor(member) then
+			notified[client], n = true, n + 1
 			redis.pcall(publish, grants .. client, '?' .. ticketOf(member) .. ' ' .. lock)
 		end
 	end

@@ -31,7 +31,7 @@
 --   modeOf(member), pollsFor(member), claimOf(member)
 --                         the mode of a ticket; whether its client polls; the lease of its claim
 --   isForeign(owner)      whether the owner is foreign; not true of no owner
---   released(told)        the error of a step that has freed the lock, if its message was refused
+--   released(reply)       the error of a step that has freed the lock, if the reply is one
 --   row                   the members of the queue that were read
 --   freed, gaveUp, joined whether the leaver had the lock, had a place in the queue; whether the asker joins
 --   begins                whether the queue begins with the asker: it has its expiry then
@@ -185,10 +185,10 @@ local function isForeign(owner)
 	return owner and not isOurs(owner)
 end
 
--- Returns the error of a step that has freed the lock if its message was refused, else false. told is
--- the reply to the message.
-local function released(told)
-	return type(told) == 'table' and redis.error_reply(told.err .. ' (released)')
+-- Returns the error of a step that has freed the lock if the reply to a later command is an error, as
+-- that of a refused message, else false.
+local function released(reply)
+	return type(reply) == 'table' and redis.error_reply(reply.err .. ' (released)')
 end
 
 -- If a ticket joins: the last member of the queue. Else its first three, of which one may leave.

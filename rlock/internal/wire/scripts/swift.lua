@@ -58,8 +58,8 @@ if busy == 1 or swaps and #ARGV[1] == 1 and (not KEYS[6] or redis.call('exists',
 			if taken and token then
 				redis.call('hset', KEYS[1], next, '1')
 				local expires = redis.pcall('pexpire', KEYS[1], claim)
-				local told = expires == 1 and redis.pcall(publish, own, '+' .. next .. ' ' .. token .. ' ' .. number .. ' ' .. KEYS[1])
-				if type(told) == 'number' then
+				local sent = expires == 1 and redis.pcall(publish, own, '+' .. next .. ' ' .. token .. ' ' .. number .. ' ' .. KEYS[1])
+				if type(sent) == 'number' then
 					if not swaps then
 						redis.call('zadd', KEYS[2], '0', '!' .. string.sub(next, 1, 36))
 						if not behind then -- the mark is kept for as long as the lease
