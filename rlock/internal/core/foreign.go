@@ -62,9 +62,9 @@ func (l *Lock) ignoreForeign() {
 	l.addEffect(Effect{Kind: IgnoreForeign})
 }
 
-// foreignLook returns the time until the next Look that foreign clients make necessary, Forever for
-// none.
-func (l *Lock) foreignLook(t *Tenure, a Reply, now Now) Span {
+// planForeignLook returns the time until the next Look that foreign clients make necessary, Forever
+// for none. If they hold the lock, or have a window, it subscribes to their channel.
+func (l *Lock) planForeignLook(a Reply, now Now) Span {
 	c := l.client
 	d := Forever
 	if a.HeldBack && a.HeldFor > 0 { // readers may begin after HeldFor
@@ -80,16 +80,16 @@ func (l *Lock) foreignLook(t *Tenure, a Reply, now Now) Span {
 		}
 	}
 	if a.Foreign {
-		d = min(d, l.foreignHolderLook(a, now))
+		d = min(d, l.planForeignHolderLook(a, now))
 	}
 	return d
 }
 
-// foreignHolderLook returns the time until the next Look at a lock that a foreign client holds.
+// planForeignHolderLook returns the time until the next Look at a lock that a foreign client holds.
 // Some clients publish nothing when they release the lock. So the first Look comes soon after the
 // lock was taken or renewed, and the pauses grow while nothing changes. The first pause is shorter
 // if the lock was taken again without a message.
-func (l *Lock) foreignHolderLook(a Reply, now Now) Span {
+func (l *Lock) planForeignHolderLook(a Reply, now Now) Span {
 	c, f := &l.client.Foreign, &l.foreign
 	if a.TTL == NoTTL || a.TTL > c.LongLease {
 		return Forever // no change of the lease would show that the lock was taken again

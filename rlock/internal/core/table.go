@@ -156,7 +156,7 @@ func (t *Tenure) scheduleLook(a Reply, now Now) {
 	if (a.Holder != ID{} || a.Foreign) && a.TTL != NoTTL && a.TTL < d { // the holder may be dead, like the clients of earlier tickets
 		d = min(d, a.TTL+c.Slack)
 	}
-	d = min(d, l.foreignLook(t, a, now))
+	d = min(d, l.planForeignLook(a, now))
 	if t.polls > 0 && l.grants != subscribed {
 		d = min(d, c.pause(c.FirstPoll, c.LastPoll, int(t.polls)-1))
 		t.polls = min(t.polls+1, doublings+1)

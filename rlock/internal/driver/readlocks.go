@@ -76,12 +76,11 @@ func (c *Client) ReadLocks(look contract.Look, yield func(*contract.View)) {
 // REQUIRES: shard.mu.
 func (r *lockReader) readSome(s *shard, all []*lockState) (done int) {
 	r.locks, r.levels, r.calls = r.locks[:0], r.levels[:0], r.calls[:0]
-	now := r.client.clock.now()
 	for _, l := range all {
 		if done+len(r.levels)+len(r.calls) >= atOnce {
 			break
 		}
-		if s.has(l) && !r.readLock(l, now) {
+		if s.has(l) && !r.readLock(l) {
 			break
 		}
 		r.began, r.same = 0, 0
@@ -93,7 +92,7 @@ func (r *lockReader) readSome(s *shard, all []*lockState) (done int) {
 // readLock reads a lock, from where it stopped before, and reports whether it has read all of it.
 //
 // REQUIRES: shard.mu.
-func (r *lockReader) readLock(l *lockState, now core.Now) (all bool) {
+func (r *lockReader) readLock(l *lockState) (all bool) {
 	one, first, held := lockReading{name: l.name}, r.same == 0, l.IsHeld()
 	if first && held && r.look.Holds {
 		one.until = l.TrustedUntil()
