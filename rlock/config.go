@@ -213,7 +213,7 @@ func lockOptions(o rueidis.ClientOption) rueidis.ClientOption {
 	// One connection is first in, first out: a release cannot overtake the acquire that it undoes
 	// (15 of 40 times with two connections).
 	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1)
-	// Without AlwaysPipelining a lone command meets a connection that died idle as an error, and a
+	// Without AlwaysPipelining a lone command fails if its connection died while it was idle, and a
 	// command whose context ends takes the connection with it. A lone caller has a direct
 	// connection all the same: see wire/direct.go.
 	o.AlwaysPipelining = true

@@ -119,7 +119,7 @@ func (f *flight) hand(c *caller, r result) bool {
 	return true
 }
 
-// each calls do for each caller, which do may remove. The caller of each holds mu.
+// each calls do for each caller. do may remove this caller. The caller of each holds mu.
 func (f *flight) each(do func(c *caller)) {
 	for e := f.callers.Front(); e != nil; {
 		c := e.Value.(*caller)

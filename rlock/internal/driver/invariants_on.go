@@ -17,7 +17,7 @@ const invariants = true
 
 // asserted is what a shard notes for the rules.
 type asserted struct {
-	left   core.Now // when the mutex was given back before
+	left   core.Now // the time at which the mutex was last given back
 	spared int      // exits until rules 1 and 6 are asserted again
 }
 
@@ -367,7 +367,7 @@ func (c watchedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// AfterFunc is what [context.AfterFunc] and a context that is made from this one call.
+// AfterFunc is called by [context.AfterFunc], and by a context that is made from this one.
 func (c watchedContext) AfterFunc(f func()) (stop func() bool) {
 	c.witness.outside("AfterFunc of a context")
 	stopped := context.AfterFunc(c.Context, f)

@@ -42,7 +42,7 @@ func (r *Redis) Carry(ctx context.Context, x *Exchange) {
 	// The call of a command with a source of the user does not know which of its keys belong to
 	// Redisson's fair queue. If the server refused them, the command is built again without these
 	// keys.
-	if (x.Unless != nil || x.Cmd.Carries) && r.withoutFair(result.Error()) {
+	if (x.Unless != nil || x.Cmd.Carries) && r.learnNoFair(result.Error()) {
 		order.Call, order.First = r.callFor(x), false
 		result, sent = r.Send(ctx, order)
 	}
@@ -156,7 +156,7 @@ func (r *Redis) carryPipeline(ctx context.Context, all []*Exchange, limit int) {
 	results, sent := r.DoAll(ctx, calls)
 	for i, result := range results {
 		part := parts[i]
-		if err := result.Error(); err != nil && Answered(err) && (len(part) > 1 || part[0].Cmd.Op == core.Mirror && r.withoutFair(err)) {
+		if err := result.Error(); err != nil && Answered(err) && (len(part) > 1 || part[0].Cmd.Op == core.Mirror && r.learnNoFair(err)) {
 			// One lock may be the cause: a key of another type, a name that the ACL excludes, or
 			// slots that a proxy knows and this client does not. A Mirror can do without the key of
 			// Redisson's fair queue.

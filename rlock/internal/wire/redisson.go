@@ -180,9 +180,10 @@ func (f *fairRights) learn(reply *rueidis.RedisError) bool {
 	return true
 }
 
-// withoutFair reports whether the error shows for the first time that the client has no right to
-// the keys of Redisson's fair queue. Then its caller builds the command again, without them.
-func (r *Redis) withoutFair(err error) bool {
+// learnNoFair reports whether the error shows for the first time that the client has no right to
+// the keys of Redisson's fair queue, and remembers that. Then the caller of learnNoFair builds the
+// command again, without these keys.
+func (r *Redis) learnNoFair(err error) bool {
 	reply, ok := rueidis.IsRedisErr(err)
 	return ok && !r.foreign.fair.none.Load() && r.foreign.fair.learn(reply)
 }
