@@ -91,8 +91,9 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term
 		return ErrRunning
 	}
 	defer c.stands.Store(false)
+	standing := rlock.WithOwner(ctx, 0) // two candidates with one owner in their contexts would both lead
 	for again := (retry{name: c.lock.Name()}); ; {
-		hold, err := c.lock.Acquire(ctx, contract.Standing, rlock.WithNote(c.text)) // a standby may wait for weeks
+		hold, err := c.lock.Acquire(standing, contract.Standing, rlock.WithNote(c.text)) // a standby may wait for weeks
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil

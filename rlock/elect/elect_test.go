@@ -103,6 +103,27 @@ func TestOneCandidateLeadsAndTheNextOneAfterIt(t *testing.T) {
 	})
 }
 
+// Candidates of one client whose contexts carry one owner do not share the lock.
+func TestTheOwnerOfAContextDoesNotLeadTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, server *rlocktest.Server) {
+		client := server.Client()
+		ctx, cancel := context.WithCancel(rlock.WithOwner(t.Context(), rlock.NewOwner()))
+		defer cancel()
+		leads := make(chan struct{}, 2)
+		for range 2 {
+			go func() {
+				_ = elect.New(client, name).Run(ctx, func(ctx context.Context, _ *rlock.Hold) error {
+					leads <- struct{}{}
+					<-ctx.Done()
+					return nil
+				})
+			}()
+		}
+		time.Sleep(time.Minute)
+		assert.Len(t, leads, 1)
+	})
+}
+
 func TestEveryProcessReadsTheTextOfTheLeader(t *testing.T) {
 	redistest.Slow(t)
 	bubble(t, func(t *testing.T, server *rlocktest.Server) {

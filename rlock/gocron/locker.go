@@ -55,6 +55,7 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	if l.splay <= 0 {
 		return nil, fmt.Errorf("rlockgocron: %w: the splay is %v: give NewLocker one that is longer than clocks differ", rlock.ErrInvalidLease, l.splay)
 	}
+	ctx = rlock.WithOwner(ctx, 0) // schedulers, or runs, with one owner in their contexts would run the job at once
 	runs, err := l.client.NewLock("gocron:"+job).Acquire(ctx, rlock.WithWait(0), rlock.WithMinHold(l.splay))
 	if err != nil {
 		return nil, err

@@ -45,6 +45,19 @@ func TestTheJobOfAnIntervalRunsOnce(t *testing.T) {
 	})
 }
 
+// Runs whose contexts carry one owner do not share the lock of the job.
+func TestTheOwnerOfAContextDoesNotRunAJobTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locker := rlockgocron.NewLocker(rlocktest.New(t), time.Second)
+		ctx := rlock.WithOwner(t.Context(), rlock.NewOwner())
+		lock, err := locker.Lock(ctx, "report")
+		require.NoError(t, err)
+		_, err = locker.Lock(ctx, "report")
+		require.ErrorIs(t, err, rlock.ErrNotAcquired)
+		require.NoError(t, lock.Unlock(ctx))
+	})
+}
+
 // The watchdog keeps the lock of a run that is longer than the splay.
 func TestAJobThatRunsForLongIsSkippedElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
