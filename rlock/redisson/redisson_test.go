@@ -746,10 +746,12 @@ func TestATextThatIsNoNumber(t *testing.T) {
 		for i, text := range []string{"dark", "01", "-0", "-01", "00", "123456789012345678901"} {
 			p.do("SET", "p", text)
 			calls := map[string]func() error{
-				"Semaphore.Acquire":       func() error { return s.Acquire(ctx, 1) },
-				"Semaphore.DrainPermits":  func() error { _, err := s.DrainPermits(ctx); return err },
-				"PermitSemaphore.Acquire": func() error { _, err := permits.Acquire(ctx, 0); return err },
-				"PermitSemaphore.Permits": func() error { _, err := permits.Permits(ctx); return err },
+				"Semaphore.Acquire":          func() error { return s.Acquire(ctx, 1) },
+				"Semaphore.DrainPermits":     func() error { _, err := s.DrainPermits(ctx); return err },
+				"Semaphore.TrySetPermits":    func() error { _, err := s.TrySetPermits(ctx, 1); return err },
+				"PermitSemaphore.Acquire":    func() error { _, err := permits.Acquire(ctx, 0); return err },
+				"PermitSemaphore.Permits":    func() error { _, err := permits.Permits(ctx); return err },
+				"CountDownLatch.TrySetCount": func() error { _, err := l.TrySetCount(ctx, 1); return err },
 			}
 			if i == 0 {
 				maps.Copy(calls, map[string]func() error{

@@ -1,5 +1,6 @@
--- Comes before the scripts that take from a number, delete it or give it an end: a text that is not a
--- number is left as it is. INCRBY refuses a number with leading zeros, or with too many digits.
+-- Comes before the scripts that set a number, take from it, delete it or give it an end: a text that
+-- is not a number is left as it is. INCRBY refuses a number with leading zeros, or with too many
+-- digits.
 --
 -- KEYS[1]  the number of free permits
 --
