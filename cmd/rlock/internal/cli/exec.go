@@ -108,6 +108,7 @@ func (a *app) exec() *cobra.Command {
 		exclusive(cmd, "shared", "exclusive", "fair", "fenced", "permits"),
 		exclusive(cmd, "nonblock", "timeout"),
 		exclusive(cmd, "nonblock", "takeover"),
+		exclusive(cmd, "shared", "takeover"),
 		nameAndCommand,
 	)
 	return cmd
@@ -182,7 +183,7 @@ TAKING OVER
   it still has the lock after 30 seconds its hold ends, and the command runs. A command of exec
   that is taken over from is sent TERM and KILL in that time. A holder that does not answer, as
   one of Redisson, loses the lock two seconds later as by rlock unlock --force: it may still run
-  then.
+  then. A reader (-s) does not take a lock over.
 
 PERMITS
   With --permits N the lock is a semaphore: the commands that run at a time have N permits

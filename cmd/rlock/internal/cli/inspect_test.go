@@ -3,8 +3,11 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/cmd/rlock/internal/cli"
 	"github.com/go-rlock/rlock/cmd/rlock/internal/view"
 	"github.com/go-rlock/rlock/rlock"
 )
@@ -57,4 +61,18 @@ func TestThereIsCompletionForEachShell(t *testing.T) {
 	assert.Zero(t, code)
 	assert.Contains(t, stdout, "orders:42")
 	assert.NotContains(t, stdout, "users:7")
+}
+
+// The exit code 69 is for a server that cannot be reached.
+func TestAnOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
+	s := newSite(t)
+	s.hold(s.client.NewLock("orders:42"))
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"show", "orders:42"}, {"show", "--json", "orders:42"}, {"unlock", "--force", "orders:42"}} {
+		var errs bytes.Buffer
+		assert.Equal(t, 1, cli.Main(append(args, "--addr", s.addr), os.Stdin, out, &errs), args)
+		assert.Contains(t, errs.String(), os.ErrClosed.Error(), args)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -80,7 +81,8 @@ func sorted(err error) error {
 		return err
 	case errors.Is(err, address.ErrUsage), errors.Is(err, rlock.ErrInvalidName), errors.Is(err, rlock.ErrInvalidConfig), errors.Is(err, rlock.ErrInvalidLease):
 		return fault{err, errUsage}
-	case errors.Is(err, rlock.ErrUnconfirmed), errors.Is(err, rlock.ErrWrongType):
+	case errors.Is(err, rlock.ErrUnconfirmed), errors.Is(err, rlock.ErrWrongType),
+		errors.As(err, new(*fs.PathError)): // the output cannot be written
 		return fault{err, errFailed}
 	}
 	return fault{err, errUnavailable}

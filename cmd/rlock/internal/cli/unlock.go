@@ -40,10 +40,11 @@ character of a name. All locks that match are listed, and released after one con
 NAME or PATTERN these are all that it holds. A lock that other processes hold as well, such
 as a read lock, is left alone: release it by its name.
 
---for WAITER lets one waiter take the lock over. WAITER is its process as show prints it, the text
-of its --note or WithNote, or the beginning of its TICKET, at least eight characters. The holder is told, and loses the lock after --grace, at once by default; a holder
-that does not answer, or is Redisson's, loses it two seconds later. If the waiter leaves before,
-the holder goes on. A reader cannot be let through.
+--for WAITER lets one waiter take the lock over. WAITER is its process as show prints it, the
+text of its --note or WithNote, or the beginning of its TICKET, at least eight characters. The
+holder is told, and loses the lock after --grace, at once by default; a holder that does not
+answer, or is Redisson's, loses it two seconds later. If the waiter leaves before, the holder
+goes on. A reader cannot be let through.
 
 Without --for the holder is not asked. A client of rlock is told by a message, within about two
 round trips. If the message is lost, and in Redisson, the next renewal tells the holder, up to a
