@@ -85,6 +85,7 @@ func pay(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Location", "/payments/1")
 	w.Header().Set("Set-Cookie", "session")
+	w.Header().Set("X-Place", "K\xf6ln, Köln") // a field in Latin-1 and in UTF-8
 	w.WriteHeader(http.StatusCreated)
 	fmt.Fprintf(w, "paid %s with %d", body, len(idempotent.Key(r.Context())))
 }
@@ -133,6 +134,7 @@ func TestARepeatedRequestGetsTheResponseOfTheFirst(t *testing.T) {
 			assert.Equal(t, http.StatusCreated, w.Code)
 			assert.Equal(t, "paid 7 with 44", w.Body.String())
 			assert.Equal(t, "/payments/1", w.Header().Get("Location"))
+			assert.Equal(t, "K\xf6ln, Köln", w.Header().Get("X-Place"))
 			cookies += len(w.Header().Values("Set-Cookie"))
 		}
 		assert.Equal(t, 1, cookies, "that of the first")
@@ -538,12 +540,13 @@ func TestAnOperatorSettlesAnUnknownOutcome(t *testing.T) {
 		for _, bad := range []idempotent.Response{{}, {Status: 100}, {Status: 1000}, {Status: 200, Body: make([]byte, 101)}} {
 			require.ErrorIs(t, b.Settle(ctx, told.Key, bad), idempotent.ErrInvalidResponse)
 		}
-		paid := idempotent.Response{Status: http.StatusAccepted, Header: http.Header{"Location": {"/payments/1"}}, Body: []byte("paid")}
+		header := http.Header{"Location": {"/payments/1"}, "Set-Cookie": {"session"}, "content-length": {"9"}} // as of a response to the job
+		paid := idempotent.Response{Status: http.StatusAccepted, Header: header, Body: []byte("paid")}
 		require.NoError(t, b.Settle(ctx, told.Key, paid))
 		for _, s := range []*server{a, b} {
 			w := s.post(key, "7")
 			assert.Equal(t, http.StatusAccepted, w.Code)
-			assert.Equal(t, "/payments/1", w.Header().Get("Location"))
+			assert.Equal(t, http.Header{"Location": {"/payments/1"}}, w.Header())
 			assert.Equal(t, "paid", w.Body.String())
 			assert.Equal(t, http.StatusUnprocessableEntity, s.post(key, "8").Code, "it is not like the first one")
 		}

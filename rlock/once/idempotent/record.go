@@ -12,16 +12,60 @@ import (
 
 // A record is a response that is kept.
 type record struct {
-	Print  string      `json:"p,omitempty"` // the fingerprint of the request; "" for any
-	Status int         `json:"s"`
-	Header http.Header `json:"h,omitempty"` // the fields that the handler has set
-	Added  http.Header `json:"a,omitempty"` // the values that the handler has added to fields of the handlers around the guard
-	Body   []byte      `json:"b,omitempty"`
-	Long   bool        `json:"l,omitempty"` // the body was too long to be kept
+	Print  string `json:"p,omitempty"` // the fingerprint of the request; "" for any
+	Status int    `json:"s"`
+	Header fields `json:"h,omitempty"` // the fields that the handler has set
+	Added  fields `json:"a,omitempty"` // the values that the handler has added to fields of the handlers around the guard
+	Body   []byte `json:"b,omitempty"`
+	Long   bool   `json:"l,omitempty"` // the body was too long to be kept
 }
 
 // notKept are the fields that are about one connection or one moment.
 var notKept = []string{"Set-Cookie", "Date", "Connection", "Keep-Alive", "Proxy-Authenticate", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length"}
+
+// isKept reports whether a field is about the response itself.
+func isKept(name string) bool { return !slices.Contains(notKept, http.CanonicalHeaderKey(name)) }
+
+// Fields are fields of a header. A value may have any bytes, and a text in JSON is UTF-8: there each
+// byte is a character.
+type fields http.Header
+
+// MarshalJSON implements [json.Marshaler].
+func (f fields) MarshalJSON() ([]byte, error) {
+	return json.Marshal(f.with(func(value string) string {
+		var text []rune
+		for _, b := range []byte(value) {
+			text = append(text, rune(b))
+		}
+		return string(text)
+	}))
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (f *fields) UnmarshalJSON(text []byte) error {
+	var texts map[string][]string
+	err := json.Unmarshal(text, &texts)
+	*f = fields(fields(texts).with(func(text string) string {
+		var value []byte
+		for _, character := range text {
+			value = append(value, byte(character))
+		}
+		return string(value)
+	}))
+	return err
+}
+
+// with returns the fields with each value changed.
+func (f fields) with(change func(value string) string) map[string][]string {
+	changed := make(map[string][]string, len(f))
+	for name, values := range f {
+		changed[name] = nil
+		for _, value := range values {
+			changed[name] = append(changed[name], change(value))
+		}
+	}
+	return changed
+}
 
 // A response is what a handler writes. It is held in memory up to a length; a longer response is
 // passed on to its request while it is written.
@@ -97,11 +141,11 @@ func (r *response) end() { r.WriteHeader(http.StatusOK) }
 
 // encode returns the record of the response.
 func (r *response) encode(print string) ([]byte, error) {
-	kept := record{Print: print, Status: r.status, Body: r.body.Bytes(), Long: r.long, Header: make(http.Header), Added: make(http.Header)}
+	kept := record{Print: print, Status: r.status, Body: r.body.Bytes(), Long: r.long, Header: make(fields), Added: make(fields)}
 	for name, values := range r.sent {
 		outer := r.outer[name]
 		switch {
-		case slices.Contains(notKept, name), len(outer) > 0 && slices.Equal(outer, values):
+		case !isKept(name), len(outer) > 0 && slices.Equal(outer, values):
 		case len(outer) > 0 && len(values) > len(outer) && slices.Equal(outer, values[:len(outer)]):
 			kept.Added[name] = values[len(outer):]
 		default:
@@ -109,7 +153,7 @@ func (r *response) encode(print string) ([]byte, error) {
 		}
 	}
 	for name := range r.outer {
-		if _, there := r.sent[name]; !there && !slices.Contains(notKept, name) {
+		if _, there := r.sent[name]; !there && isKept(name) {
 			kept.Header[name] = nil // the handler deleted it
 		}
 	}

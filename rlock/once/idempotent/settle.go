@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -14,9 +15,9 @@ import (
 
 // A Response is the response that later requests get.
 type Response struct {
-	Status int // the status, 200 to 999
-	Header http.Header
-	Body   []byte // the body, at most MostResponse bytes
+	Status int         // the status, 200 to 999
+	Header http.Header // the header; the fields that the package comment says are not kept are left out
+	Body   []byte      // the body, at most MostResponse bytes
 }
 
 var (
@@ -45,6 +46,8 @@ func (g *Guard) Settle(ctx context.Context, key string, response Response) error
 	if response.Status < 200 || response.Status > 999 || len(response.Body) > g.o.MostResponse {
 		return fmt.Errorf("%w: its status is %d, and its body has %d bytes of %d that may be kept", ErrInvalidResponse, response.Status, len(response.Body), g.o.MostResponse)
 	}
+	header := fields(response.Header.Clone())
+	maps.DeleteFunc(header, func(name string, _ []string) bool { return !isKept(name) })
 	_, shared, err := g.group.Do(ctx, key, func(ctx context.Context) ([]byte, error) {
 		at := g.markOf(key)
 		reply, err := once.HoldOf(ctx).Exec(ctx, "return redis.call('get', KEYS[1])", []string{at}, nil)
@@ -53,7 +56,7 @@ func (g *Guard) Settle(ctx context.Context, key string, response Response) error
 		}
 		value, _ := reply.ToString() // "" if there is no mark
 		print, _, _ := strings.Cut(value, " ")
-		return json.Marshal(record{Print: print, Status: response.Status, Header: response.Header, Body: response.Body})
+		return json.Marshal(record{Print: print, Status: response.Status, Header: header, Body: response.Body})
 	})
 	if err == nil && shared {
 		return ErrSettled
