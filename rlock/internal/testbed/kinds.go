@@ -284,10 +284,7 @@ func RivalOf(kind string) func(*rlock.Client) *rlock.Lock {
 	return LocksOf()[kind]
 }
 
-// modes has the endings of the keys of a kind's queue and of its channels.
-var modes = map[string]string{"write": "rw", "read": "rw", "semaphore": "sem"}
-
-// ModeOf returns the ending of the keys of a kind's queue.
-func ModeOf(kind string) string { return modes[kind] }
+// Modes has the endings of the keys of a kind's queue and of its channels.
+var Modes = map[string]string{"write": "rw", "read": "rw", "semaphore": "sem"}
 
 const RWChannel = "redisson_rwlock:{orders:42}"

@@ -122,16 +122,6 @@ func Within(t *testing.T, atLeast, atMost time.Duration, call func()) {
 	assert.LessOrEqual(t, time.Since(begin), atMost)
 }
 
-// Soon returns the result of a call, or an error when ten virtual seconds have passed.
-func Soon(result <-chan error) error {
-	select {
-	case err := <-result:
-		return err
-	case <-time.After(10 * time.Second):
-		return errors.New("it waits")
-	}
-}
-
 // Elsewhere runs f in a goroutine of its own, which is another owner than the test's, and
 // returns when f has returned.
 func Elsewhere(f func()) {
@@ -211,16 +201,6 @@ func EachVirtualKind(t *testing.T, run func(t *testing.T, w *VirtualKind)) {
 			})
 		})
 	}
-}
-
-// Settle returns when every server has answered: a compound lock may wait only for most of
-// them, and a second ticket of an owner leaves the queue in the background.
-func (w *VirtualKind) Settle() { synctest.Wait() }
-
-// Drain is Settle, also for releases that the keeper sends, one batch in a millisecond.
-func (w *VirtualKind) Drain() {
-	time.Sleep(2 * time.Millisecond)
-	synctest.Wait()
 }
 
 // Remaining returns the remaining time of the lock in Redis: the shortest of its keys, 0 if one of

@@ -149,7 +149,8 @@ func TestOneClientWinsTheRaceForAPass(t *testing.T) {
 		for n := range testbed.Thorough(10_000, 100) {
 			ctx, cancel := context.WithTimeout(t.Context(), testbed.Hang)
 			hold := testbed.Take(t, ctx, clients[n%3].NewLock(testbed.Key))
-			text := testbed.PassedOn(t, ctx, hold, 10*time.Second)
+			text, err := hold.Pass(ctx, 10*time.Second)
+			require.NoError(t, err)
 			var won atomic.Pointer[rlock.Hold]
 			var all sync.WaitGroup
 			for _, c := range clients {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -176,12 +177,12 @@ func TestAServerWithoutAClientIsOneThatGrantsNothing(t *testing.T) {
 		require.False(t, testbed.Tries(t, w.Caller(), whole), "three of five are a majority")
 		require.NoError(t, some.Unlock(me))
 
-		w.Settle()
+		synctest.Wait()
 		w.occupy(4)
 		require.False(t, testbed.Tries(t, w.Caller(), some), "two of five are not")
 		require.NoError(t, whole.Lock(me), "the others are")
 		require.NoError(t, whole.Unlock(me))
-		w.Settle()
+		synctest.Wait()
 	})
 }
 

@@ -91,7 +91,7 @@ func TestValidityIsCountedFromBeforeTheSend(t *testing.T) {
 		p, me := w.NewProcess(), w.Caller()
 		lock := p.NewLock(testbed.Key)
 		require.NoError(t, lock.Do(me, testbed.Nothing)) // the scripts are known
-		w.Settle()
+		synctest.Wait()                                  // a compound lock has waited for most servers only
 		p.Networks(func(n *network.Network) { n.Rule(testbed.EveryScript(network.Hold, network.Reply)) })
 		var hold *rlock.Hold
 		result := testbed.Start(func() (err error) {
@@ -222,7 +222,8 @@ func TestTheWatchdogKeepsALockForAnHour(t *testing.T) {
 			require.True(t, lock.IsHeld(me))
 		}
 		require.NoError(t, lock.Unlock(me))
-		w.Drain()
+		time.Sleep(2 * time.Millisecond) // the keeper sends releases, one batch in a millisecond
+		synctest.Wait()
 		assert.Empty(t, w.KeysLeft())
 	})
 }

@@ -188,7 +188,7 @@ func TestAWindowThatCannotBeReadIsNone(t *testing.T) {
 			return ""
 		})
 		require.NoError(t, held.Release(w.Ctx))
-		require.NoError(t, testbed.Soon(next))
+		testbed.Succeed(t, next)
 		require.True(t, refused)
 	})
 }

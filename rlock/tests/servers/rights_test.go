@@ -605,7 +605,7 @@ func neighbours(tenure, owner string, n int) (near []string) {
 func eachForgery(t *testing.T, run func(t *testing.T, w *testbed.World, f forgery)) {
 	forgeries := make(map[string]forgery)
 	for kind, lock := range testbed.LocksOf("plain", "fenced", "fair", "write", "semaphore") {
-		forgeries[kind] = forgery{lock, testbed.ModeOf(kind)}
+		forgeries[kind] = forgery{lock, testbed.Modes[kind]}
 	}
 	testbed.EachBubble(t, forgeries, run)
 }
