@@ -13,9 +13,9 @@ import (
 
 // refresh brings the index of a document up to date. Of the calls that come while one works, one
 // waits and does the work of all: it begins after they were made, so it reads what they have
-// changed.
+// changed. So it does not end with the context of its caller.
 func refresh(ctx context.Context, client *rlock.Client, document string, index func(context.Context) error) error {
-	err := client.NewLock("lock:index:"+document).Do(ctx, index, rlock.WithMaxWaiters(1))
+	err := client.NewLock("lock:index:"+document).Do(context.WithoutCancel(ctx), index, rlock.WithMaxWaiters(1))
 	if errors.Is(err, rlock.ErrTooManyWaiters) {
 		return nil
 	}

@@ -54,6 +54,29 @@ func TestTheLatestOfManyEventsIsServed(t *testing.T) {
 	})
 }
 
+// Of three calls the second one waits, and works for the third one, although its own caller leaves.
+func TestTheCallThatWaitsOutlivesItsCaller(t *testing.T) {
+	inTwo(t, func(t *testing.T, here, there *rlock.Client) {
+		runs := 0
+		index := func(context.Context) error {
+			runs++
+			time.Sleep(time.Second)
+			return nil
+		}
+		var all sync.WaitGroup
+		all.Go(func() { assert.NoError(t, refresh(t.Context(), here, "42", index)) })
+		synctest.Wait()
+		ctx, leave := context.WithCancel(t.Context())
+		all.Go(func() { _ = refresh(ctx, there, "42", index) })
+		synctest.Wait()
+		require.NoError(t, refresh(t.Context(), here, "42", index))
+		assert.Equal(t, 1, runs)
+		leave()
+		all.Wait()
+		assert.Equal(t, 2, runs)
+	})
+}
+
 func TestAFolderIsLockedWithAllBelow(t *testing.T) {
 	inTwo(t, func(t *testing.T, here, there *rlock.Client) {
 		hold, err := subtree(here, "photos/2026").Acquire(t.Context())
