@@ -108,14 +108,14 @@ func TestMergedContextsTakeNoMemory(t *testing.T) {
 func TestMergedContextsOfManyRequestsAreDropped(t *testing.T) {
 	var hold HoldContext
 	hold.Begin(t.Context(), nil)
-	defer hold.End(errors.New("released"))
+	lasting := hold.Merge(t.Context())
 	requests, end := context.WithCancel(t.Context())
 	for range 1000 {
 		ctx, cancel := context.WithCancel(requests)
 		defer cancel()
 		hold.Merge(ctx)
 	}
-	assert.Len(t, hold.merged, 1000)
+	assert.Len(t, hold.merged, 1001)
 	end()
 	for range 1000 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -124,6 +124,9 @@ func TestMergedContextsOfManyRequestsAreDropped(t *testing.T) {
 	}
 	assert.LessOrEqual(t, len(hold.merged), 20)
 	assert.LessOrEqual(t, hold.most, 64, "the map is as small as it was")
+	hold.End(errors.New("released"))
+	assert.Error(t, lasting.Err(), "it was not dropped")
+	assert.Empty(t, hold.merged)
 }
 
 func heap() int64 {
