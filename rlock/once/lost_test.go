@@ -225,11 +225,13 @@ func TestARefusedStoreIsAnErrorThatNamesTheKey(t *testing.T) {
 	})
 }
 
-// A lone caller has its value although no attempt to store it again is allowed.
+// A lone caller has its value although no attempt to store it again is allowed, and none is made
+// once it has left.
 func TestALoneCallerHasAValueThatMayNotBeStoredAgain(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := start(w, once.Options{})
+		p := start(w, once.Options{Finish: true})
 		p.warm(w, start(w, once.Options{}))
+		p.client.Net.SetRoundTrip(time.Millisecond)
 		var runs atomic.Int32
 		p.away("the value", network.Request)
 		ends := p.asks(w.Ctx, 1, takes(time.Second, "the value", &runs))
@@ -239,6 +241,9 @@ func TestALoneCallerHasAValueThatMayNotBeStoredAgain(t *testing.T) {
 		e := <-ends
 		require.NoError(t, e.err)
 		assert.Equal(t, "the value", e.value)
+		sent := len(p.commands())
+		time.Sleep(time.Second)
+		assert.Less(t, len(p.commands())-sent, 100, "only what a lost command may have taken is given back")
 	})
 }
 

@@ -27,10 +27,10 @@ const (
 // isFor reports whether the value is for a caller that asked when Redis' clock was at most floor:
 // the value was stored later, and its function began after each Forget before the call. A floor of
 // 0 is not known yet.
-func (s *stored) isFor(floor int64) bool { return floor > 0 && s.at > 0 && s.before > floor }
+func (s *stored) isFor(floor int64) bool { return floor > 0 && s.before > floor }
 
 // isKept reports whether the value was kept when Redis' clock was at now. A now of 0 is not known.
-func (s *stored) isKept(now int64) bool { return now > 0 && s.at > 0 && now < s.until }
+func (s *stored) isKept(now int64) bool { return now > 0 && now < s.until }
 
 // wasForgotten reports whether a Forget came after the function had begun.
 func (s *stored) wasForgotten() bool { return s.before < s.at }

@@ -32,5 +32,6 @@ func TestAKeptValueIsForTheCallersBeforeItsLook(t *testing.T) {
 func TestAnUnknownClockIsNoBound(t *testing.T) {
 	s := &stored{at: 1, before: 1, until: 2, began: 1}
 	assert.False(t, s.isFor(0) || s.isKept(0) || s.beganAfter(0) || s.wasForgotten())
+	assert.False(t, s.isFor(1) || s.isKept(2) || s.beganAfter(1), "at the same time")
 	assert.Equal(t, []int64{3, 3, 3, 0}, []int64{earlier(0, 3), earlier(3, 0), earlier(4, 3), earlier(0, 0)})
 }

@@ -106,6 +106,10 @@ func TestOutcomes(t *testing.T) {
 		before:  func(s setup) { s.redis.Refuse(refused, "evalsha", "eval") },
 		handler: lasts, status: 503, text: "repeat the request", log: "get 503", later: 201,
 	}, {
+		outcome: "Redis is away, or the guard is closed", // it refuses the lock for a moment
+		before:  func(s setup) { s.redis.Refuse("LOADING Redis is loading the dataset in memory", "hset") },
+		handler: lasts, status: 503, text: "repeat the request", later: 201,
+	}, {
 		outcome: "Redis is away, or the guard is closed", // it refuses the mark for good
 		before:  func(s setup) { s.redis.Refuse("NOPERM this user has no permissions to run the 'set' command", "set") },
 		handler: lasts, status: 503, text: "repeat the request", log: "get 503", later: 201,

@@ -71,10 +71,10 @@ func (g *Guard) Settle(ctx context.Context, key string, response Response) error
 // stays, and an unknown outcome may be forgotten.
 func (g *Guard) Forget(ctx context.Context, key string) error {
 	for {
-		_, shared, err := g.group.Do(once.Fresh(ctx), key, func(held context.Context) ([]byte, error) {
-			held, cancel := context.WithCancel(held) // the context of the function alone does not end with ctx, since the group finishes what it runs
-			defer cancel()
-			defer context.AfterFunc(ctx, cancel)()
+		_, _, err := g.group.Do(once.Fresh(ctx), key, func(held context.Context) ([]byte, error) {
+			held, cancel := context.WithCancelCause(held) // the context of the function alone does not end with ctx, since the group finishes what it runs
+			defer cancel(nil)
+			defer context.AfterFunc(ctx, func() { cancel(wire.Over(ctx)) })()
 			mark := g.markOf(key)
 			if err := g.drop(held, mark); err != nil { // the mark goes first, since a response is given without a mark, too
 				return nil, fmt.Errorf("idempotent: forget %q: DEL of %q: %w", key, mark, err)
@@ -87,7 +87,7 @@ func (g *Guard) Forget(ctx context.Context, key string) error {
 		switch {
 		case errors.Is(err, errForgotten):
 			return nil
-		case err != nil || !shared: // else another request has run its handler meanwhile
+		case err != nil: // else another request has run its handler meanwhile
 			return err
 		}
 	}
