@@ -165,11 +165,7 @@ func (p *Permit) Due(now time.Time) (send bool) {
 	if again.After(until) {
 		again = until
 	}
-	k.keeper.Schedule(p, again)
-	if p.isOver() {
-		k.keeper.Stop(p)
-		return false
-	}
+	k.keeper.Schedule(p, again) // a permit that has ended meanwhile is asked once more, and renew skips it
 	return true
 }
 

@@ -266,6 +266,15 @@ func TestALateChangeOfAPermit(t *testing.T) {
 		left := p.left(one)
 		require.LessOrEqual(p, left, 2*time.Minute, "they are executed late, in either order")
 		assert.Less(p, p.ends(one, rlock.ErrLost), min(left, time.Minute))
+
+		one = p.take(0)
+		p.client.Net.Rule(network.Nth(1, network.Hold, network.Request, "EVALSHA"))
+		require.ErrorIs(p, one.Extend(p.Ctx, 6*time.Second), rlock.ErrUnconfirmed)
+		require.NoError(p, one.Extend(p.Ctx, 0))
+		sent := p.client.Stats().Commands
+		time.Sleep(time.Minute)
+		require.NoError(p, one.Err())
+		assert.InDelta(p, 30, p.client.Stats().Commands-sent, 3, "it is renewed as often as the shortest one needs")
 	})
 }
 

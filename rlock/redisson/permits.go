@@ -106,12 +106,9 @@ func (s *PermitSemaphore) acquire(ctx context.Context, n int, wait, lease time.D
 	case got:
 		return permits, nil
 	case lost != nil:
-		err = lost
+		return nil, lost
 	}
-	for _, p := range permits {
-		p.end(err)
-	}
-	return nil, err
+	return nil, err // close has ended those of the permits that had begun
 }
 
 // Release gives back the permit with that id, which any client may have taken. It reports whether

@@ -188,8 +188,8 @@ func (w *waiter) run(ctx context.Context) (done bool, err error) {
 			next = left
 		} else if !w.ordered || w.room.isFirst(w.seat) {
 			done, again, f, err := w.try(ctx, look{waits: true, free: w.room.takeFree()})
-			if w.ordered && f == executed && err == nil {
-				w.noteFirst(done)
+			if err == nil {
+				w.noteFirst(done) // which does nothing for a latch
 			}
 			if done || f.isFinal() || ended {
 				return done, err
