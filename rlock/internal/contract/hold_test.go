@@ -23,6 +23,54 @@ func TestAHoldIsDroppedAsLongAsItIsHeld(t *testing.T) {
 	assert.False(t, life.IsDropped())
 }
 
+// Owners are told apart by their numbers.
+func TestWhoAnOwnerIs(t *testing.T) {
+	for id, want := range map[uint64]struct {
+		named     bool
+		goroutine uint64
+		words     string
+	}{
+		firstOwner - 1:  {false, firstOwner - 1, "goroutine 281474976710655"},
+		firstOwner:      {true, 0, "owner 281474976710656"},
+		firstHandle - 1: {true, 0, "owner 4503599627370495"},
+		firstHandle:     {false, 0, "a Hold"},
+	} {
+		o := Owner{ID: id}
+		assert.Equal(t, want.named, o.IsNamed(), id)
+		assert.Equal(t, want.goroutine, o.Goroutine(), id)
+		assert.Equal(t, want.words, o.Words())
+		assert.Equal(t, "a call with the context of "+want.words, Owner{ID: id, Guest: true}.Words())
+	}
+}
+
+func TestWhatIsToldOfAHold(t *testing.T) {
+	var hold HoldContext
+	parent, end := context.WithCancel(t.Context())
+	hold.Begin(parent, nil)
+	for _, asks := range []bool{true, false} {
+		wanted, first := hold.AskedWanted()
+		assert.Equal(t, asks, first)
+		hold.TellWanted()
+		<-wanted
+	}
+	merged := hold.Merge(context.Background())
+	end()
+	<-merged.Done() // without End, too
+
+	var whole Whole
+	for _, held := range []bool{true, false} {
+		whole.SetHeld(held)
+		assert.Equal(t, held, whole.IsHeld())
+		assert.Equal(t, held, whole.TellsLong(), "once")
+	}
+	assert.True(t, State{Silent: Silence}.IsSilent())
+	assert.False(t, State{Silent: Silence - 1}.IsSilent())
+	told := 0
+	Hook(func(context.Context, Event) { told++ }).Tell(t.Context(), Event{})
+	Hook(nil).Tell(t.Context(), Event{})
+	assert.Equal(t, 1, told)
+}
+
 type valueKey struct{}
 
 // Contexts that are merged from one context, or from contexts that end together, have their own

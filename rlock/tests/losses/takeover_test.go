@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -137,6 +138,25 @@ func TestWhoCannotBeLetThrough(t *testing.T) {
 		require.NoError(t, hold.Context().Err())
 		require.NoError(t, hold.Release(s.Ctx))
 		require.NoError(t, redistest.Await(t, next))
+	})
+}
+
+// An operator who loses the right to look while the holder has its grace learns it at once.
+func TestAnOperatorLosesTheRightToLook(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		operator, there := inspect.Of(w.NewClient().Client), w.NewClient()
+		hold := testbed.Take(t, w.Ctx, w.NewClient().NewLock(testbed.Key))
+		takes := testbed.Start(func() error { return there.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing) })
+		synctest.Wait()
+		shown, err := operator.Lock(w.Ctx, testbed.Key)
+		require.NoError(t, err)
+		let := testbed.Start(func() error { return operator.LetThrough(w.Ctx, shown, shown.Queue[0], time.Minute) })
+		time.Sleep(time.Second)
+		w.Answer(func(string, ...string) string { return "NOPERM no permission" })
+		require.ErrorIs(t, <-let, rlock.ErrNoPermission)
+		w.Answer(nil)
+		require.NoError(t, hold.Release(w.Ctx))
+		require.NoError(t, <-takes)
 	})
 }
 
