@@ -245,7 +245,8 @@ func TestWorkMayTakeLongToStopWhileTheLeaseIsRenewed(t *testing.T) {
 
 func TestFunctionsOfTheTermEndBeforeItsRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, server *rlocktest.Server) {
-		first, second := stand(t, server, nil), stand(t, server, nil)
+		enough := make(chan struct{})
+		first, second := stand(t, server, nil), stand(t, server, func(context.Context, *rlock.Hold) error { <-enough; return nil })
 		never := func(context.Context) error { t.Error("called"); return nil }
 		require.ErrorIs(t, second.Do(t.Context(), never), elect.ErrNotLeader)
 
@@ -273,7 +274,13 @@ func TestFunctionsOfTheTermEndBeforeItsRelease(t *testing.T) {
 		assert.Error(t, <-done)
 		synctest.Wait()
 		assert.NotNil(t, second.Term())
-		second.stop(t)
+		go func() {
+			done <- second.Do(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) })
+		}()
+		synctest.Wait()
+		close(enough)
+		assert.ErrorIs(t, <-done, context.Canceled, "lead has returned")
+		assert.NoError(t, <-second.ended)
 	})
 }
 
