@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -330,11 +331,12 @@ func TestALongWaitIsLoggedOnceItsSiteIsKnown(t *testing.T) {
 		synctest.Wait()
 		assert.NotContains(t, log.String(), longWait)
 		assert.True(t, f.located)
-		f.set(func() { f.views[0].Waits[0].Site = &contract.Site{Function: "here"} })
+		f.set(func() { f.views[0].Waits[0].Site, f.views[0].Note = &contract.Site{Function: "here"}, "mine" })
 		time.Sleep(2 * leastPause)
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), longWait))
 		assert.Contains(t, log.String(), "here")
+		assert.Contains(t, log.String(), "holder_note=mine")
 	})
 }
 
@@ -343,17 +345,22 @@ func TestAWholeIsLoggedInPlaceOfItsParts(t *testing.T) {
 	virtual(t, f, func(t *testing.T, d *Watcher) {
 		log := logging(d)
 		limited(d)
+		d.ReleaseDropped = true
+		var released atomic.Int32
 		whole := &contract.Whole{Name: "a,b", Kind: contract.KindMulti}
 		for _, name := range []string{"a", "b"} {
 			v := lastingLock(name, nil)
-			v.Levels[0].Whole, v.Waits[0].Whole = whole, whole
+			v.Levels[0].Whole, v.Waits[0].Whole, v.Levels[0].Dropped = whole, whole, true
 			f.views = append(f.views, v)
 		}
+		f.views[0].Levels[0].Release = func() { released.Add(1) }
 		begins(d)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), longHold))
-		assert.Equal(t, 1, strings.Count(log.String(), "lock=a,b kind=multi"))
+		assert.Equal(t, 1, strings.Count(log.String(), "has dropped a Hold"))
+		assert.Equal(t, 2, strings.Count(log.String(), "lock=a,b kind=multi"))
+		assert.Positive(t, released.Load())
 		assert.NotContains(t, log.String(), longWait, "it logs its own waits")
 	})
 }
