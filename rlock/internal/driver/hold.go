@@ -117,12 +117,18 @@ func (h *hold) enterHold() (*lockState, core.Now) {
 		return nil, now
 	}
 	l.Settle(now)
-	if h.released || h.lost != nil || !l.hasHandle(h) {
+	if h.isOver() || !l.hasHandle(h) {
 		l.shard.exit(l)
 		return nil, now
 	}
 	return l, now
 }
+
+// isOver reports whether the hold was released, or its owner was told that it has ended. Package core
+// may have ended its level before.
+//
+// REQUIRES: shard.mu.
+func (h *hold) isOver() bool { return h.released || h.lost != nil }
 
 // hasHandle reports whether the lock has a level with the handle.
 //
@@ -235,12 +241,13 @@ type wish struct {
 	tell func()
 }
 
-// tellWanted tells the holds that have asked, and have not ended, that another owner waits.
+// tellWanted tells the holds that have asked, and are not over, that another owner waits. One event
+// may say both that a hold is wanted and that a takeover ends it: its level is gone by then.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) tellWanted() {
 	for _, w := range l.shard.wishes[l] {
-		if l.hasHandle(w.hold) {
+		if !w.hold.isOver() {
 			w.tell()
 		}
 	}
