@@ -117,18 +117,18 @@ func (h *hold) enterHold() (*lockState, core.Now) {
 		return nil, now
 	}
 	l.Settle(now)
-	if h.isOver() || !l.hasHandle(h) {
+	if h.hasEnded() || !l.hasHandle(h) {
 		l.shard.exit(l)
 		return nil, now
 	}
 	return l, now
 }
 
-// isOver reports whether the hold was released, or its owner was told that it has ended. Package core
-// may have ended its level before.
+// hasEnded reports whether the hold was released, or its owner was told that it has ended. Package
+// core may have ended its level before.
 //
 // REQUIRES: shard.mu.
-func (h *hold) isOver() bool { return h.released || h.lost != nil }
+func (h *hold) hasEnded() bool { return h.released || h.lost != nil }
 
 // hasHandle reports whether the lock has a level with the handle.
 //
@@ -247,7 +247,7 @@ type wish struct {
 // REQUIRES: shard.mu.
 func (l *lockState) tellWanted() {
 	for _, w := range l.shard.wishes[l] {
-		if !w.hold.isOver() {
+		if !w.hold.hasEnded() {
 			w.tell()
 		}
 	}
