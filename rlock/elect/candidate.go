@@ -85,7 +85,7 @@ func New(client *rlock.Client, name string, options ...Option) *Candidate {
 //
 // The context of lead ends with the term and with ctx. The term is also the term of
 // [Candidate.Term]. One Run of a candidate may be in progress: a second Run returns [ErrRunning] at
-// once.
+// once. An owner in ctx does not count: see [rlock.WithOwner].
 func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, term *rlock.Hold) error) error {
 	if !c.stands.CompareAndSwap(false, true) {
 		return ErrRunning

@@ -26,8 +26,8 @@ var notKept = []string{"Set-Cookie", "Date", "Connection", "Keep-Alive", "Proxy-
 // isKept reports whether a field is about the response itself.
 func isKept(name string) bool { return !slices.Contains(notKept, http.CanonicalHeaderKey(name)) }
 
-// Fields are fields of a header. A value may have any bytes, and a text in JSON is UTF-8: there each
-// byte is a character.
+// fields is a header, whose values may have any bytes. A text in JSON is UTF-8: there each byte of a
+// value is a character.
 type fields http.Header
 
 // MarshalJSON implements [json.Marshaler].
