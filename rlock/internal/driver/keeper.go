@@ -28,7 +28,7 @@ type tenureState struct {
 
 	alarm      core.Time   // the time at which the keeper asks; 0 if it does not: setAlarm sets it, and Due clears it
 	generation uint64      // the generation of the command that brings the tenure in: see wire.Sent
-	slot       *wire.Limit // the slot of a command that was left behind, until the tenure has left; or nil
+	slot       *wire.Limit // the slot of a command that was left behind, or nil: see freeSlot
 	err        error       // the error of the last Mirror, nil if Redis confirmed it
 
 	state      workState
@@ -71,9 +71,7 @@ func (s *shard) endWork(k *work) {
 	if k.tracking != untracked {
 		k.setTracking(untracked)
 	}
-	if k.slot != nil {
-		k.slot.FreeSlot()
-	}
+	k.freeKeptSlot()
 	c := s.client
 	if !c.keeper.Stop(k) {
 		t.Tag = nil // the keeper may still read k, which must not be reused

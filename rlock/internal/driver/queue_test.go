@@ -110,6 +110,47 @@ func TestTheCommandsOfATicketMayBeSentDirectly(t *testing.T) {
 	}
 }
 
+// A ticket passes to the next caller when its caller leaves a command behind. The command keeps its
+// slot for as long as it may stand in rueidis' ring, and not for as long as the ticket waits: else
+// such tickets could have all slots, and none could look.
+func TestATicketThatIsPassedOnKeepsNoSlot(t *testing.T) {
+	for _, crowded := range []bool{false, true} {
+		bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+			here, there := f.join(nil), f.join(nil)
+			holds(t, there.lock())
+			slots := &here.wire.(*fakeWire).all.Asks
+			ctx, leave := context.WithCancel(t.Context())
+			_, left := takes(ctx, here.lock())
+			synctest.Wait()
+			o, got := takes(t.Context(), here.lock())
+			f.gives(held, core.Look)
+			time.Sleep(3 * time.Second)
+			for ok := crowded; ok; { // until there is no slot for another look
+				_, ok = slots.TryEnter()
+			}
+			leave()
+			require.ErrorIs(t, <-left, context.Canceled)
+			f.gives(passes)
+			synctest.Wait()
+			if !crowded {
+				assert.Zero(t, slots.Count(), "the next look was answered")
+			}
+			f.mu.Lock()
+			f.server.Holders = nil // no message tells of it
+			f.mu.Unlock()
+			time.Sleep(10 * time.Second)
+			select {
+			case err := <-got:
+				require.NoError(t, err)
+				require.NoError(t, here.lock().Unlock(t.Context(), o))
+			default:
+				t.Error("the ticket does not look")
+			}
+			f.deliver(-1)
+		})
+	}
+}
+
 // While the connection for subscriptions is lost a ticket would be granted unheard: a waiter that
 // comes meanwhile takes none before the subscription is confirmed again, or the client has waited
 // for that for long enough.

@@ -315,17 +315,42 @@ func (l *lockState) noteEntry(x *exchange, alive bool) {
 }
 
 // freeSlot gives back the slot of a command. A command that was left behind, or whose deadline has
-// passed, may still stand in rueidis' ring, and keeps the slot until its tenure is over.
+// passed, may still stand in rueidis' ring, and keeps the slot until its tenure is over, a later
+// command of the tenure is answered, or rueidis would have ended the connection. A ticket that
+// waits needs another slot for its next command: if its slot were kept for longer, tickets could
+// have all slots, and none could look.
 //
 // REQUIRES: shard.mu.
 func (l *lockState) freeSlot(x *exchange, alive bool) {
 	k := x.work
+	alive = alive && k.tenure != nil
+	if alive && x.Answer.Heard {
+		k.freeKeptSlot()
+	}
 	switch {
 	case x.slot == nil:
-	case alive && k.tenure != nil && k.slot == nil && x.isBehind():
+	case alive && k.slot == nil && x.isBehind():
 		k.slot = x.slot
+		s, id := l.shard, k.tenure.ID
+		context.AfterFunc(s.client.deadline(), func() {
+			s.underMutex(func() {
+				if k.tenure != nil && k.tenure.ID == id {
+					k.freeKeptSlot()
+				}
+			})
+		})
 	default:
 		x.slot.FreeSlot()
+	}
+}
+
+// freeKeptSlot gives back the slot of a command that was left behind, if the tenure keeps one.
+//
+// REQUIRES: shard.mu.
+func (k *work) freeKeptSlot() {
+	if k.slot != nil {
+		k.slot.FreeSlot()
+		k.slot = nil
 	}
 }
 
