@@ -179,6 +179,9 @@ func (r *Redis) redialUnlessRecent(slot uint16, pause time.Duration, err error) 
 		if told := r.redials.told.Load(); told != nil {
 			(*told)(err)
 		}
+		if r.InCluster() {
+			r.Nodes.refreshAfter(time.Now(), doubtAge) // rueidis may have followed the slot to another node
+		}
 		r.redial(slot)
 	})
 }

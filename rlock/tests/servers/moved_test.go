@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
@@ -99,6 +101,40 @@ func TestClientsFollowAnEndpointToAnotherPrimary(t *testing.T) {
 			require.NoError(t, lock.Do(primary.Ctx, func(context.Context) error { return nil }))
 		})
 	}
+}
+
+// In a Cluster the connection that is ended is that of the node which serves the slot now, also a
+// moment after a failover.
+func TestClientsOfAClusterFollowAnEndpointAfterAFailover(t *testing.T) {
+	t.Parallel()
+	s := testbed.At(t, redistest.Cluster(t))
+	var mu sync.Mutex
+	networks := make(map[string]*network.Network)
+	config := rlock.Config{Redis: s.Options(), Logger: slog.New(slog.DiscardHandler)}
+	config.Redis.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, secure *tls.Config) (net.Conn, error) {
+		mu.Lock()
+		n := networks[address]
+		if n == nil {
+			n = network.New(func() (net.Conn, error) { return net.Dial("tcp", address) })
+			networks[address] = n
+			t.Cleanup(n.Close)
+		}
+		mu.Unlock()
+		return n.Dial(ctx, address, dialer, secure)
+	}
+	client, err := rlock.New(config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	lock, work := client.NewLock(testbed.Key), func(context.Context) error { return nil }
+	require.NoError(t, lock.Do(s.Ctx, work))
+	s.Failover(testbed.Key)
+	require.Eventually(t, func() bool { return lock.Do(s.Ctx, work, rlock.WithWait(0)) == nil }, testbed.Hang, time.Millisecond)
+	mu.Lock()
+	for _, n := range networks {
+		n.Move()
+	}
+	mu.Unlock()
+	require.Eventually(t, func() bool { return lock.Do(s.Ctx, work, rlock.WithWait(0)) == nil }, 30*time.Second, time.Millisecond, "not only when the client reads the topology again, after a minute")
 }
 
 type acquired struct {
