@@ -189,7 +189,7 @@ func (w *waiter) run(ctx context.Context) (done bool, err error) {
 		} else if !w.ordered || w.room.isFirst(w.seat) {
 			done, again, f, err := w.try(ctx, look{waits: true, free: w.room.takeFree()})
 			if err == nil {
-				w.noteFirst(done) // which does nothing for a latch
+				w.noteFirst(done) // noteFirst does nothing for a latch
 			}
 			if done || f.isFinal() || ended {
 				return done, err
