@@ -26,10 +26,10 @@ type tenureState struct {
 	owner  core.OwnerID   // the id in text
 	note   *core.Note     // the note in text
 
-	alarm      core.Time   // the time at which the keeper asks; 0 if it does not: setAlarm sets it, and Due clears it
-	generation uint64      // the generation of the command that brings the tenure in: see wire.Sent
-	slot       *wire.Limit // the slot of a command that was left behind, or nil: see freeSlot
-	err        error       // the error of the last Mirror, nil if Redis confirmed it
+	alarm      core.Time // the time at which the keeper asks; 0 if it does not: setAlarm sets it, and Due clears it
+	generation uint64    // the generation of the command that brings the tenure in: see wire.Sent
+	kept       *keptSlot // the slot that the tenure keeps, or nil: see freeSlot
+	err        error     // the error of the last Mirror, nil if Redis confirmed it
 
 	state      workState
 	tracking   tracking

@@ -329,12 +329,13 @@ func (l *lockState) freeSlot(x *exchange, alive bool) {
 	}
 	switch {
 	case x.slot == nil:
-	case alive && k.slot == nil && x.isBehind():
-		k.slot = x.slot
-		s, id := l.shard, k.tenure.ID
+	case alive && k.kept == nil && x.isBehind():
+		kept := &keptSlot{x.slot}
+		k.kept = kept
+		s := l.shard
 		context.AfterFunc(s.client.deadline(), func() {
 			s.underMutex(func() {
-				if k.tenure != nil && k.tenure.ID == id {
+				if k.kept == kept { // and not one that was kept since then
 					k.freeKeptSlot()
 				}
 			})
@@ -344,13 +345,16 @@ func (l *lockState) freeSlot(x *exchange, alive bool) {
 	}
 }
 
+// A keptSlot is the slot of a command that was left behind.
+type keptSlot struct{ *wire.Limit }
+
 // freeKeptSlot gives back the slot of a command that was left behind, if the tenure keeps one.
 //
 // REQUIRES: shard.mu.
 func (k *work) freeKeptSlot() {
-	if k.slot != nil {
-		k.slot.FreeSlot()
-		k.slot = nil
+	if k.kept != nil {
+		k.kept.FreeSlot()
+		k.kept = nil
 	}
 }
 
