@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // A Locker has the methods of a lock that the tests use.
@@ -188,30 +190,39 @@ func (s *Subject) NewLock(changes ...func(*rlock.Config)) *Trial {
 
 // IsFree reports whether another owner, in the lock's own process, gets the rival of the
 // lock.
-func (s *Subject) IsFree(lock *Trial) (free bool) {
+func (s *Subject) IsFree(lock *Trial) bool {
 	s.T.Helper()
 	if len(s.Sites) == 1 {
 		return s.Site.IsFree(lock.Rival)
 	}
-	Elsewhere(func() {
-		for s.Ctx.Err() == nil {
-			var err error
-			free, err = Try(s.Ctx, lock.Rival, 50*time.Millisecond, 0)
-			if !assert.NoError(s.T, err) {
-				return
-			}
-			if free {
-				assert.NoError(s.T, lock.Rival.Unlock(s.Ctx))
-				return
-			}
-			locked, err := lock.Rival.IsLocked(s.Ctx)
-			if !assert.NoError(s.T, err) || locked {
-				return
-			}
-			// An answer without a waiter may still be on its way.
+	owner := rlock.NewOwner()
+	for me := rlock.WithOwner(s.Ctx, owner); ; {
+		free, err := Try(me, lock.Rival, 50*time.Millisecond, 0)
+		require.NoError(s.T, err)
+		if free {
+			require.NoError(s.T, lock.Rival.Unlock(me))
 		}
-	})
-	return free
+		if free || s.isHeldByOthers(lock.Rival, owner) {
+			return free
+		}
+	}
+}
+
+// isHeldByOthers reports whether other owners have the lock: a part of the owner's own attempt may
+// still be on its way, or back.
+func (s *Subject) isHeldByOthers(lock Locker, owner rlock.Owner) bool {
+	held, need := 0, 1
+	if _, red := lock.(majority); red {
+		need = len(s.Sites)/2 + 1
+	}
+	for _, site := range s.Sites {
+		owners, err := site.Do("HKEYS", Key).AsStrSlice()
+		require.NoError(s.T, err)
+		if len(owners) > 0 && !strings.HasSuffix(owners[0], fmt.Sprint(":", owner)) {
+			held++
+		}
+	}
+	return held >= need
 }
 
 // Try is TryLockFor, repeated while servers are too slow.
