@@ -232,7 +232,7 @@ func Try(ctx context.Context, lock Locker, wait, lease time.Duration) (taken boo
 
 // Repeat makes attempts while servers are too slow: a process that is suspended for a moment takes
 // most servers of a compound lock for silent, has too few replicas in time, and waits in vain for
-// the answer to a ticket that was given up.
+// the answer to a ticket that was given up. A part of a lock over several may be lost meanwhile.
 func Repeat[T any](ctx context.Context, lock Locker, attempt func(context.Context) (T, error)) (taken T, err error) {
 	_, several := lock.(majority)
 	if tried, ok := lock.(*Trial); ok {
@@ -240,7 +240,7 @@ func Repeat[T any](ctx context.Context, lock Locker, attempt func(context.Contex
 	}
 	for {
 		taken, err = attempt(ctx)
-		slow := several || errors.Is(err, rlock.ErrNotReplicated) || errors.Is(err, contract.ErrUnanswered)
+		slow := several || errors.Is(err, rlock.ErrNotReplicated) || errors.Is(err, rlock.ErrLost) || errors.Is(err, contract.ErrUnanswered)
 		if err == nil || errors.Is(err, rlock.ErrNotAcquired) || !slow || ctx.Err() != nil {
 			return taken, err
 		}
