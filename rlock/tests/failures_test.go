@@ -21,7 +21,7 @@ package tests_test
 //	 7  Unlock ended with the request's context, and the key stayed for minutes
 //	      stories/owners.txt
 //	 8  an acquire timed out, and was executed
-//	      explore.TestBrokenRules (LeaveAgain), driver.TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce,
+//	      explore.TestBrokenRules (LeaveAgain), driver.TestEachOptionOfTheFaceEndsInEachWay,
 //	      stories/outages.txt
 //	 9  the clean-up overtook the acquire that it was to clean up after
 //	      stories/outages.txt

@@ -39,7 +39,7 @@ package tests_test
 // A cancelled Lock returns at once.
 //	calls.TestEachCallReturnsWhenItsContextEnds, calls.TestACancelledLockReturnsTheContextsErrorAndHoldsNothing,
 //	stories/close.txt "A waiter of another process leaves at once, and leaves nothing",
-//	driver.TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce
+//	driver.TestEachOptionOfTheFaceEndsInEachWay
 //
 // Unlock completes even if its context is cancelled.
 //	stories/owners.txt, stories/outages.txt

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -71,10 +72,8 @@ func (f *fake) ops(of ...core.Op) (sent []core.Op) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.sent {
-		for _, op := range of {
-			if f.sent[i].Op == op {
-				sent = append(sent, op)
-			}
+		if op := f.sent[i].Op; slices.Contains(of, op) {
+			sent = append(sent, op)
 		}
 	}
 	return sent

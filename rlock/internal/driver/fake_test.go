@@ -45,8 +45,7 @@ type fake struct {
 	fate  func(cmd *core.Command) fate // nil: all pass
 	start time.Time
 	kind  KindID
-	most  int  // permits of a semaphore
-	loose bool // commands have no order, as in a Cluster
+	most  int // permits of a semaphore
 
 	mu      sync.Mutex                // guards the fields below
 	server  server.Server             // of key
@@ -132,10 +131,7 @@ func (f *fake) join(change func(*Config)) *Client {
 	return c
 }
 
-func (w *fakeWire) Tracks() bool { return w.tracks }
-func (w *fakeWire) IsSettled(generation uint64) bool {
-	return !w.fake.loose && w.redis.IsSettled(generation)
-}
+func (w *fakeWire) Tracks() bool                           { return w.tracks }
 func (w *fakeWire) IsAbandonable() bool                    { return !w.keeps }
 func (w *fakeWire) Ends() bool                             { return true }
 func (w *fakeWire) Limits(uint16) *wire.Limits             { return w.all }
@@ -323,8 +319,6 @@ func (f *fake) execute(w *fakeWire, name string, cmd core.Command) (a wire.Answe
 				cmd.Tells[i].ID = h.ID
 			}
 		}
-	}
-	for _, h := range redis.Holders { // tenures of all clients have different numbers
 		if h.Owner == 0 && h.ID.N == cmd.Passed.N {
 			cmd.Passed = h.ID
 		}
@@ -468,16 +462,7 @@ func (f *fake) direct() []core.Op {
 }
 
 // count returns how many commands of the sort were sent.
-func (f *fake) count(op core.Op) (n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i := range f.sent {
-		if f.sent[i].Op == op {
-			n++
-		}
-	}
-	return n
-}
+func (f *fake) count(op core.Op) int { return len(f.ops(op)) }
 
 // A fakeSub is a subscription. The hub says nothing more about one that is confirmed at once.
 type fakeSub struct {

@@ -314,22 +314,6 @@ func TestCloseDoesNotCountALockThatWasPassedOn(t *testing.T) {
 	})
 }
 
-// A pass without an answer is released, so that others do not wait for it.
-func TestAPassThatIsNotConfirmedIsReleased(t *testing.T) {
-	for _, lose := range []fate{unheard, lost, panicking} {
-		eachPassableKind(t, func(t *testing.T, f *fake) {
-			here, there := f.join(nil), f.join(nil)
-			f.onOp(core.Mirror, lose)
-			_, err := f.passOn(t, here)
-			require.ErrorIs(t, err, contract.ErrUnconfirmed)
-			begin := time.Now()
-			h := holds(t, there.lock())
-			assert.Less(t, time.Since(begin), 3*time.Second)
-			require.NoError(t, h.Release(t.Context()))
-		})
-	}
-}
-
 // A lock that is left to its least hold is nothing to wait for, but the mark that the queue has of
 // it is.
 func TestCloseWaitsForTheMarkOfALeastHold(t *testing.T) {
@@ -357,24 +341,6 @@ func TestCloseWaitsForTheMarkOfALeastHold(t *testing.T) {
 		assert.Equal(t, 2, f.count(core.Unmark))
 		time.Sleep(time.Hour)
 		f.isClean()
-	})
-}
-
-// A call that leaves holds nothing, though its command is executed.
-func TestAResumeThatLeavesReleasesWhatItTook(t *testing.T) {
-	eachPassableKind(t, func(t *testing.T, f *fake) {
-		here, there := f.join(nil), f.join(nil)
-		pass, err := f.passOn(t, here)
-		require.NoError(t, err)
-		f.onOp(core.Resume, late)
-		ctx, cancel := context.WithCancel(t.Context())
-		result := later(func() error {
-			_, err := there.lock().Resume(ctx, ctx, request(contract.NewHandleOwner()), &pass)
-			return err
-		})
-		cancel()
-		require.ErrorIs(t, <-result, context.Canceled)
-		require.NoError(t, holds(t, here.lock()).Release(t.Context()))
 	})
 }
 

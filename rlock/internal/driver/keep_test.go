@@ -239,7 +239,7 @@ func TestAMessageThatGrantsNoTicketOfTheLockIsIgnored(t *testing.T) {
 }
 
 // Any user may publish on the client's own channel. A message about a tenure of this client makes
-// it ask, however many there are.
+// it ask, however many there are, and ends no hold.
 func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		c := f.join(nil)
@@ -248,6 +248,9 @@ func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 		one.ID.Client = wire.ThisClient
 		owner := c.textOf(one.ID, one.Owner, 0)
 		one.ID.N++
+		hear := func(verb wire.Verb, owner wire.OwnerText, text string) {
+			c.hearClientMessage(wire.ClientMessage{Verb: verb, Owner: owner, Text: text}.String())
+		}
 		asked := func() int {
 			time.Sleep(10 * time.Millisecond)
 			return f.count(core.Mirror)
@@ -255,22 +258,26 @@ func TestAMessageToTheClientMakesItAsk(t *testing.T) {
 		for _, m := range []wire.ClientMessage{
 			{Verb: wire.Forced, Owner: owner, Text: "another"}, {Verb: wire.Forced, Owner: c.textOf(one.ID, one.Owner, 0), Text: key},
 			{Verb: wire.Forced, Owner: owner[:30], Text: key}, {Verb: wire.Forced, Owner: foreignOwner, Text: key},
+			{Verb: wire.TakenOver, Owner: owner, Text: "5 " + key}, {Verb: wire.TakenOver, Owner: owner, Text: "x " + string(owner) + " " + key},
+			{Verb: wire.TakenOver, Owner: owner, Text: "-1 " + string(owner) + " " + key}, {Verb: wire.TakenOver, Owner: owner, Text: ""},
 		} {
-			c.hearClientMessage(m.String())
+			hear(m.Verb, m.Owner, m.Text)
 			assert.Zero(t, asked(), "%+v", m)
 		}
+		hear(wire.TakenOver, owner, "0 "+string(owner)+" "+key)
+		assert.Equal(t, 1, asked(), "no ticket stands behind it")
 		for range 1000 {
-			c.hearClientMessage(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
+			hear(wire.Forced, owner, key)
 		}
-		assert.Positive(t, asked())
+		assert.Greater(t, asked(), 1)
 		require.NoError(t, h.Err(), "Redis still shows the lock")
 		for range 1000 {
-			c.hearClientMessage(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
+			hear(wire.Forced, owner, key)
 			time.Sleep(100 * time.Microsecond)
 		}
 		assert.LessOrEqual(t, asked(), 120, "once a millisecond")
 		f.forgets()
-		c.hearClientMessage(wire.ClientMessage{Verb: wire.Forced, Owner: owner, Text: key}.String())
+		hear(wire.Forced, owner, key)
 		told := time.Now()
 		<-h.Context().Done()
 		require.ErrorIs(t, h.Err(), contract.ErrLost)

@@ -22,40 +22,6 @@ func (c *Client) readWrite() (read, write *NamedLock) {
 	return &reader, write
 }
 
-// A writer that reads as well, and unlocks the write lock first, goes on as a reader. Others may
-// read when Redis was told, whatever becomes of the first commands that tell it.
-func TestADowngradeLetsReadersOfOthersIn(t *testing.T) {
-	for name, fate := range map[string]fate{"told": passes, "the mirror is lost": lost, "its answer is lost": unheard, "its answer is late": late} {
-		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
-				read, write := f.join(nil).readWrite()
-				there, _ := f.join(nil).readWrite()
-				o, other := contract.NewOwner(), contract.NewOwner()
-				require.NoError(t, write.Take(t.Context(), request(o)))
-				beside := later(func() error { return read.Take(t.Context(), request(contract.NewOwner())) })
-				reads := later(func() error { return there.Take(t.Context(), request(other)) })
-				require.NoError(t, read.Take(t.Context(), request(o)))
-				time.Sleep(time.Second)
-				f.givesNext(fate, func(cmd *core.Command) bool { return cmd.Op == core.Mirror })
-				require.NoError(t, write.Unlock(t.Context(), o))
-				require.NoError(t, <-beside, "a reader of this client waits for no command")
-				if fate == late {
-					time.Sleep(100 * time.Millisecond)
-					f.deliver(-1)
-				}
-				began := time.Now()
-				require.NoError(t, <-reads)
-				assert.Less(t, time.Since(began), claimLease+time.Second)
-				if fate == passes {
-					assert.Zero(t, time.Since(began))
-				}
-				assert.Equal(t, 1, read.Depth(o))
-				require.NoError(t, there.Unlock(t.Context(), other))
-			})
-		})
-	}
-}
-
 // The client knows better than Redis in which way it holds the lock, until Redis has confirmed that
 // it was told.
 func TestWhetherALockIsReadIsKnownBeforeRedisIsTold(t *testing.T) {
@@ -106,44 +72,6 @@ func TestTheStateOfALockWhileACallAsksForIt(t *testing.T) {
 			assert.False(t, l.State(asks.Owner).Taken)
 		})
 	}
-}
-
-// A message may grant a permit to a ticket that its caller has left, or that this client has never
-// had.
-func TestAPermitThatNoCallWantsIsGivenBack(t *testing.T) {
-	bubbleOf(t, SemaphoreKind, func(t *testing.T, f *fake) {
-		f.most = 1
-		here, there := f.join(nil), f.join(nil)
-		held := holds(t, there.lock())
-		_, waits := takes(t.Context(), here.lock())
-		synctest.Wait()
-		ctx, leave := context.WithCancel(t.Context())
-		_, leaves := takes(ctx, here.lock())
-		synctest.Wait()
-		f.mu.Lock()
-		left := f.sent[len(f.sent)-1].ID
-		f.mu.Unlock()
-		f.decides(func(cmd *core.Command) fate {
-			if cmd.Op == core.Leave && cmd.ID == left {
-				return lost // so that it is granted the permit in its turn
-			}
-			return passes
-		})
-		leave()
-		require.ErrorIs(t, <-leaves, context.Canceled)
-		require.NoError(t, held.Release(t.Context()))
-		require.NoError(t, <-waits)
-		f.gives(passes)
-		here.hearTicketMessage(here.lock().Name, "+"+string(here.textOf(core.ID{Client: wire.ThisClient, N: 1 << 63}, 77, 0))+"   "+key)
-		s := here.shardOfKey(key)
-		s.underMutex(func() { assert.LessOrEqual(t, len(s.pools), 1) })
-		time.Sleep(time.Minute)
-		assert.Equal(t, []core.OwnerID{77}, f.released(77))
-		for l := range s.named(key) {
-			require.NoError(t, here.lock().Unlock(t.Context(), contract.Owner{ID: uint64(l.owner)}))
-		}
-		f.isClean()
-	})
 }
 
 // A grant that no caller waits for is given back with all its permits, by its whole text, also
@@ -243,37 +171,6 @@ func TestALookReadsAllThatStaysInPieces(t *testing.T) {
 			require.Error(t, <-result)
 		}
 		require.NoError(t, held.Unlock(t.Context(), o))
-	})
-}
-
-func TestALookReadsTheLevelsOfReaders(t *testing.T) {
-	bubbleOf(t, ReadWriteKind, func(t *testing.T, f *fake) {
-		c := f.join(nil)
-		readers := c.lock().ForReaders()
-		const many = atOnce + 10
-		owners := make([]contract.Owner, many)
-		for i := range owners {
-			owners[i] = contract.NewOwner()
-			req := request(owners[i])
-			if i%2 == 0 {
-				req.Lease = time.Minute
-			}
-			require.NoError(t, readers.Take(t.Context(), req))
-			require.NoError(t, readers.Take(t.Context(), req))
-		}
-		uses := monitor.Uses(c, false)
-		require.Len(t, uses, many)
-		for i, u := range uses {
-			assert.Equal(t, owners[i].ID, u.Owner)
-			assert.Equal(t, contract.KindRead, u.Kind)
-			assert.Equal(t, 2, u.Depth)
-			assert.False(t, u.ValidUntil.IsZero())
-		}
-		for _, o := range owners {
-			require.NoError(t, readers.Unlock(t.Context(), o))
-			require.NoError(t, readers.Unlock(t.Context(), o))
-		}
-		assert.Empty(t, monitor.Uses(c, true))
 	})
 }
 

@@ -21,33 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Only the release of an acquire whose caller left tells whether that was executed. (A client once
-// discounted such a tenure twice.)
-func TestAnAcquireWhoseCallerLeftInFlightIsUndoneOnce(t *testing.T) {
-	for _, fate := range []fate{held, late} {
-		bubble(t, func(t *testing.T, f *fake) {
-			here, there := f.join(nil), f.join(nil)
-			h := holds(t, there.lock())
-			for range 20 {
-				f.onOp(core.Acquire, fate)
-				ctx, leave := context.WithCancel(t.Context())
-				_, result := takes(ctx, here.lock())
-				synctest.Wait()
-				leaves := f.count(core.Leave)
-				leave()
-				require.ErrorIs(t, <-result, context.Canceled)
-				f.deliver(-1)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				require.Empty(t, f.server.Queue)
-				require.Equal(t, leaves+1, f.count(core.Leave))
-			}
-			require.NoError(t, h.Release(t.Context()))
-			f.isClean()
-		})
-	}
-}
-
 // A first waiter asks, subscribes and takes a ticket. While its subscription goes on, the next one
 // takes a ticket at once.
 func TestAWaiterOfAClientThatListensTakesATicketAtOnce(t *testing.T) {
@@ -213,29 +186,6 @@ func TestAWaiterLeavesTheQueueOfABusyNode(t *testing.T) {
 	})
 }
 
-// In a Cluster rueidis sends each command over any of its connections to a node: an acquire may
-// come after the release that undoes it. Over one connection it cannot, once the release is
-// answered.
-func TestAnAcquireThatComesAfterItsReleaseIsReleasedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		f.loose = true
-		c := f.join(nil)
-		c.wire.(*fakeWire).keeps = true
-		f.onOp(core.Acquire, strays)
-		require.Error(t, c.lock().Take(t.Context(), Request{Owner: contract.NewOwner()}))
-		time.Sleep(5*time.Second + time.Millisecond) // between two ticks of the keeper
-		require.NotZero(t, f.count(core.Leave))
-		f.deliver(-1)
-		synctest.Wait()
-		require.Equal(t, 1, f.holders())
-		time.Sleep(time.Second)
-		synctest.Wait()
-		assert.Zero(t, f.holders())
-		time.Sleep(time.Minute)
-		f.isClean()
-	})
-}
-
 // The message of a grant may overtake the answer to the Join. The caller has waited all the same:
 // what it was waiting for may have happened between its attempt and its ticket.
 func TestAGrantThatOvertakesTheAnswerToItsJoinWasWaitedFor(t *testing.T) {
@@ -370,22 +320,6 @@ func TestALostTenureIsNotPassedOn(t *testing.T) {
 	})
 }
 
-// A call whose time is up while it waits for a slot sends nothing.
-func TestACallThatLeavesWhileItWaitsForASlotSendsNothing(t *testing.T) {
-	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
-		c := f.join(nil)
-		leave := fill(&c.wire.Limits(0).Asks)
-		ctx, cancel := context.WithCancel(t.Context())
-		left := later(func() error { return c.lock().Take(ctx, request(contract.NewOwner())) })
-		cancel()
-		require.ErrorIs(t, <-left, context.Canceled)
-		leave()
-		synctest.Wait()
-		assert.Empty(t, f.ops(core.Acquire, core.Join))
-		f.isClean()
-	})
-}
-
 // A carrier calls code of the user: a Dialer, a rueidis client that is shared.
 func TestTheErrorOfACarrierThatPanicsHasItsStack(t *testing.T) {
 	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
@@ -430,28 +364,6 @@ func (f *fake) areFree(locks []*NamedLock) {
 		s := f.at(l.Name.Key)
 		s.Expire(server.Time(time.Since(f.start)))
 		assert.Empty(f.t, s.Holders, l.Name.Key)
-	}
-}
-
-// A caller that leaves while the commands are in flight holds nothing, whatever their answers say.
-func TestACallerThatLeavesARowHoldsNothing(t *testing.T) {
-	for _, what := range []fate{held, late} {
-		bubble(t, func(t *testing.T, f *fake) {
-			locks := f.many(f.join(nil), 3)
-			f.gives(what, core.Acquire)
-			ctx, cancel := context.WithCancel(t.Context())
-			result := later(func() error {
-				_, err := holdAll(ctx, locks, contract.NewOwner())
-				return err
-			})
-			cancel()
-			require.ErrorIs(t, <-result, context.Canceled)
-			for range locks { // one after the other, as the fake wire does
-				f.deliver(0)
-				synctest.Wait()
-			}
-			f.areFree(locks)
-		})
 	}
 }
 
@@ -511,34 +423,6 @@ func TestACallOfARowThatIsNotWantedAnyMoreCountsAsCancelled(t *testing.T) {
 		leave()
 		<-waits
 	})
-}
-
-// An attempt sends nothing itself while another call is about to send a command for the lock, or
-// has: it waits for the answer, but no longer than for a server that is taken for dead.
-func TestAnAttemptBesideACallWithoutAnAnswerDoesNotWaitForLong(t *testing.T) {
-	for others, behind := range map[int]string{0: "a command in flight", 300: "a call that waits for a slot"} {
-		bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
-			c := f.join(nil)
-			ctx, leave := context.WithCancel(t.Context())
-			f.gives(held)
-			results := make([]<-chan error, others+1)
-			for i, l := range append(f.many(c, others), c.lock()) {
-				_, results[i] = takes(ctx, l)
-				synctest.Wait()
-			}
-			began := time.Now()
-			req := request(contract.NewOwner())
-			req.Wait = 0
-			err := c.lock().Take(t.Context(), req)
-			assert.ErrorIs(t, err, contract.ErrUnanswered, behind)
-			assert.Equal(t, contract.Silence, time.Since(began), behind)
-			f.gives(passes)
-			leave()
-			for _, result := range results {
-				require.ErrorIs(t, <-result, context.Canceled)
-			}
-		})
-	}
 }
 
 // lockOf returns the lock as the client keeps it, nil if it has forgotten it.

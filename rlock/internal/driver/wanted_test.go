@@ -158,3 +158,18 @@ func TestEachNestedHoldIsToldUnlessItHasEnded(t *testing.T) {
 		require.NoError(t, <-waits)
 	})
 }
+
+// A hold without a grace hears in one answer that another owner waits, and that its time is over.
+func TestAHoldThatIsTakenOverAtOnceIsToldThatItIsWanted(t *testing.T) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+		h := holds(t, f.join(nil).lock())
+		require.False(t, isWanted(h))
+		req := request(contract.NewHandleOwner())
+		req.Takeover = time.Nanosecond
+		next, err := f.join(nil).lock().Hold(t.Context(), t.Context(), req)
+		require.NoError(t, err)
+		assert.ErrorIs(t, h.Release(t.Context()), contract.ErrTakenOver)
+		assert.True(t, isWanted(h))
+		require.NoError(t, next.Release(t.Context()))
+	})
+}
