@@ -352,7 +352,7 @@ func TestTheScriptsTakeAnOwnerApartAsThisPackageDoes(t *testing.T) {
 	}
 	source += "local t = ARGV[1] return {clientOf(t), uuidOf(t), tenureOf(t), markOf(t), tostring(isOurs(t) and isPassed(t)), tostring(moreOf(t)), passedAs(t), tostring(isWriter(t))}"
 	tenure := wire.NewID().Text(1<<63, 7).Tenure()
-	for _, behind := range []string{"7", "0", "18446744073709551615", "7*3", "0*3", "7*1", "7*x", "7*", "7:write", "70", string(wire.OwnerText(tenure + "7").WithNote(wire.Note{Text: "*3:write 0", At: time.UnixMilli(5)})[37:]), "7#5,a*3", "7#5,a:write"} {
+	for _, behind := range []string{"7", "0", "18446744073709551615", "7*3", "0*3", "7*1", "7*x", "7*", "7*-5", "7:write", "70", string(wire.OwnerText(tenure + "7").WithNote(wire.Note{Text: "*3:write 0", At: time.UnixMilli(5)})[37:]), "7#5,a*3", "7#5,a:write"} {
 		text := wire.OwnerText(tenure + behind)
 		_, more := text.CutMore()
 		_, writes := text.CutWrite()
@@ -562,25 +562,6 @@ func TestALeaseOfMillionsOfYearsIsRead(t *testing.T) {
 			require.NoError(t, err)
 			assert.Greater(t, left, int64(1e17))
 		})
-	}
-}
-
-// A semaphore's key may have a member that looks like an owner of several permits, and is none: it
-// is an owner of one, as for CutMore.
-func TestAnOwnerOfAnOddNumberOfPermitsHasOne(t *testing.T) {
-	redis := open(t)
-	keys := keysOf(t, redis, "permits", wire.Semaphore.Layout)
-	for _, number := range []string{"x", "-5", ""} {
-		odd := wire.NewID().Owner(1) + "*" + number
-		_, more := wire.OwnerText(odd).CutMore()
-		assert.Zero(t, more)
-		require.NoError(t, do(t, redis, "DEL", keys.Key).Error())
-		require.NoError(t, do(t, redis, "ZADD", keys.Key, "1", odd).Error())
-		x := &wire.Exchange{Kind: wire.Semaphore, Keys: &keys, Text: wire.NewID().Text(1<<63, 1)}
-		x.Cmd = core.Command{Op: core.Acquire, Lease: core.Span(time.Minute), Permits: 1}
-		answer := carry(t, redis, x)
-		require.NoError(t, answer.Err)
-		assert.Equal(t, core.Holds, answer.Found)
 	}
 }
 
