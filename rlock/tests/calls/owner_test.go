@@ -116,30 +116,6 @@ func TestWhatIsLockedWithAContextAfterItsHoldIsTheGoroutines(t *testing.T) {
 	})
 }
 
-func TestAContextWithAHoldEndsWithTheLossAndWithTheRequest(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		lock := w.NewClient().NewLock(testbed.Key)
-		h := testbed.Take(t, w.Ctx, lock)
-		type requestKey struct{}
-		request, cancel := context.WithTimeout(context.WithValue(w.Ctx, requestKey{}, "42"), time.Second)
-		defer cancel()
-		first, second := h.With(request), h.With(w.Ctx)
-		assert.Equal(t, "42", first.Value(requestKey{}))
-
-		<-first.Done()
-		require.ErrorIs(t, first.Err(), context.DeadlineExceeded)
-		require.NoError(t, second.Err())
-		require.NoError(t, context.Cause(h.Context()), "the end of a request does not release the lock")
-
-		w.Del(testbed.Key)
-		<-second.Done()
-		require.ErrorIs(t, context.Cause(second), rlock.ErrLost)
-		require.ErrorIs(t, h.Release(w.Ctx), rlock.ErrLost)
-		third := h.With(w.Ctx)
-		<-third.Done()
-	})
-}
-
 // Of all clients that resume a lock one succeeds, on a real server as well, and beside renewals of
 // the client that passed it on.
 func TestOneClientWinsTheRaceForAPass(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-rlock/rlock/internal/redistest"
@@ -146,44 +145,6 @@ func (w *fiveWorlds) member(changes ...func(*rlock.Config)) *member {
 	w.T.Helper()
 	p := w.NewProcess(changes...)
 	return &member{p, rlock.NewRedLock(p.Clients, testbed.Key)}
-}
-
-// have returns the servers that have the key.
-func (w *fiveWorlds) have() (servers []int) {
-	for i, world := range w.Worlds {
-		if world.Exists(testbed.Key) {
-			servers = append(servers, i)
-		}
-	}
-	return servers
-}
-
-// occupy gives the key on these servers to another client.
-func (w *fiveWorlds) occupy(servers ...int) {
-	for _, i := range servers {
-		w.Worlds[i].HSet(testbed.Key, "7d9f3b0e-54c4-4f0e-9a3b-2f1c6a5d8e90:1", "1")
-		w.Worlds[i].SetTTL(testbed.Key, time.Hour)
-	}
-}
-
-func TestAServerWithoutAClientIsOneThatGrantsNothing(t *testing.T) {
-	quorumOf(5, t, func(t *testing.T, w *fiveWorlds) {
-		all, me := w.NewProcess().Clients, w.Caller()
-		some := rlock.NewRedLock([]*rlock.Client{nil, all[1], nil, all[3], all[4]}, testbed.Key)
-		whole := rlock.NewRedLock(w.NewProcess().Clients, testbed.Key)
-
-		require.NoError(t, some.Lock(me))
-		require.Equal(t, []int{1, 3, 4}, w.have())
-		require.False(t, testbed.Tries(t, w.Caller(), whole), "three of five are a majority")
-		require.NoError(t, some.Unlock(me))
-
-		synctest.Wait()
-		w.occupy(4)
-		require.False(t, testbed.Tries(t, w.Caller(), some), "two of five are not")
-		require.NoError(t, whole.Lock(me), "the others are")
-		require.NoError(t, whole.Unlock(me))
-		synctest.Wait()
-	})
 }
 
 func TestARedLockReturnsAPermanentErrorAtOnce(t *testing.T) {
