@@ -55,45 +55,6 @@ func writes(t *testing.T, h Handle) <-chan error {
 	})
 }
 
-// The write of a hold, in each fate: what the caller learns, and that the hold goes on. The next
-// caller of the process never begins in its tenure.
-func TestTheFateOfAGuardedWrite(t *testing.T) {
-	for name, c := range map[string]struct {
-		fate fate
-		err  error
-	}{
-		"executed":               {passes, nil},
-		"not executed":           {lost, contract.ErrUnconfirmed},
-		"no answer":              {unheard, contract.ErrUnconfirmed},
-		"the carrier panics":     {panicking, contract.ErrUnconfirmed},
-		"held until the end":     {held, context.DeadlineExceeded},
-		"its answer is too late": {late, context.DeadlineExceeded},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
-				f.gives(c.fate, core.Write)
-				l := f.join(nil).lock()
-				h := holds(t, l)
-				o, next := takes(t.Context(), l)
-				synctest.Wait()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				_, err := h.GuardedWrite(ctx, "return 1", nil, nil)
-				require.ErrorIs(t, err, c.err)
-				require.NoError(t, h.Err(), "the hold goes on")
-				require.NoError(t, h.Release(t.Context()))
-				require.NoError(t, <-next)
-				assert.Equal(t, 1, f.count(core.Leave), "it was not handed off")
-				require.NoError(t, l.Unlock(t.Context(), o))
-				_, err = h.GuardedWrite(t.Context(), "return 1", nil, nil)
-				require.ErrorIs(t, err, contract.ErrFenced)
-				assert.Equal(t, 1, f.count(core.Write), "one that is over sends nothing")
-				f.isClean()
-			})
-		})
-	}
-}
-
 // A write that is executed after its hold finds another tenure, also where the caller has left and
 // the lock was released.
 func TestALateGuardedWriteFindsAnotherTenure(t *testing.T) {
@@ -240,55 +201,42 @@ func TestAPassIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// onOp gives the next command of that sort a fate; of mirrors those that pass a lock on.
+// onOp gives the next command of that sort a fate.
 func (f *fake) onOp(op core.Op, next fate) {
-	f.givesNext(next, func(cmd *core.Command) bool { return cmd.Op == op && (op != core.Mirror || cmd.Owner == 0) })
-}
-
-func (f *fake) passOn(t *testing.T, c *Client) (Pass, error) {
-	h := holds(t, c.lock())
-	text, err := h.Pass(t.Context(), time.Minute)
-	require.ErrorIs(t, context.Cause(h.Context()), contract.ErrPassed)
-	if err != nil {
-		return Pass{}, err
-	}
-	pass, err := ParsePass(text)
-	assert.Equal(t, f.most, pass.Permits)
-	return pass, err
-}
-
-func eachPassableKind(t *testing.T, run func(t *testing.T, f *fake)) {
-	for id := range KindID(kindCount) {
-		bubbleOf(t, id, func(t *testing.T, f *fake) {
-			if id == SemaphoreKind {
-				f.most = 2
-			}
-			run(t, f)
-		})
-	}
+	f.givesNext(next, func(cmd *core.Command) bool { return cmd.Op == op })
 }
 
 // A pass takes one command, and a resume one: after a lost answer it finds its own tenure, and what
 // a server refused that loads its data is sent again.
 func TestAResumeIsSentAgainAfterALostAnswer(t *testing.T) {
-	for _, lose := range []fate{passes, unheard, lost, refused} {
-		eachPassableKind(t, func(t *testing.T, f *fake) {
-			here, there := f.join(nil), f.join(nil)
-			pass, err := f.passOn(t, here)
-			require.NoError(t, err)
-			assert.Equal(t, []core.Op{core.Acquire, core.Mirror}, f.ops(core.Acquire, core.Mirror, core.Leave, core.Unmark, core.Resume))
-			f.onOp(core.Resume, lose)
-			h, err := there.lock().Resume(t.Context(), t.Context(), request(contract.NewHandleOwner()), &pass)
-			require.NoError(t, err)
-			if lose == passes {
-				assert.Equal(t, 1, f.count(core.Resume))
-			}
-			_, err = here.lock().Resume(t.Context(), t.Context(), request(contract.NewHandleOwner()), &pass)
-			require.ErrorIs(t, err, contract.ErrNotPassed)
-			time.Sleep(2 * time.Minute)
-			require.True(t, Valid(h))
-			require.NoError(t, h.Release(t.Context()))
-		})
+	for kind := range KindID(kindCount) {
+		for _, lose := range []fate{passes, unheard, lost, refused} {
+			bubbleOf(t, kind, func(t *testing.T, f *fake) {
+				if kind == SemaphoreKind {
+					f.most = 2
+				}
+				here, there := f.join(nil), f.join(nil)
+				h := holds(t, here.lock())
+				text, err := h.Pass(t.Context(), time.Minute)
+				require.NoError(t, err)
+				require.ErrorIs(t, context.Cause(h.Context()), contract.ErrPassed)
+				pass, err := ParsePass(text)
+				require.NoError(t, err)
+				assert.Equal(t, f.most, pass.Permits)
+				assert.Equal(t, []core.Op{core.Acquire, core.Mirror}, f.ops(core.Acquire, core.Mirror, core.Leave, core.Unmark, core.Resume))
+				f.onOp(core.Resume, lose)
+				h, err = there.lock().Resume(t.Context(), t.Context(), request(contract.NewHandleOwner()), &pass)
+				require.NoError(t, err)
+				if lose == passes {
+					assert.Equal(t, 1, f.count(core.Resume))
+				}
+				_, err = here.lock().Resume(t.Context(), t.Context(), request(contract.NewHandleOwner()), &pass)
+				require.ErrorIs(t, err, contract.ErrNotPassed)
+				time.Sleep(2 * time.Minute)
+				require.True(t, Valid(h))
+				require.NoError(t, h.Release(t.Context()))
+			})
+		}
 	}
 }
 

@@ -227,42 +227,10 @@ func fill(limit *wire.Limit) (leave func()) {
 func holdsWhileRenewed(t *testing.T, f *fake, renewal fate) (h Handle, leave func()) {
 	c := f.join(nil)
 	h = holds(t, c.lock())
-	f.givesNext(renewal, func(cmd *core.Command) bool { return cmd.Op == core.Mirror })
+	f.onOp(core.Mirror, renewal)
 	time.Sleep(10*time.Second + 100*time.Millisecond) // a third of the lease
 	require.Equal(t, 1, f.count(core.Mirror), "a renewal is under way")
 	return h, fill(&c.wire.Limits(0).Releases)
-}
-
-// The answer to a renewal is none to the release, or the pass, that waits for a slot.
-func TestTheAnswerToARenewalEndsNoOtherCommand(t *testing.T) {
-	for _, passedOn := range []bool{false, true} {
-		eachPassableKind(t, func(t *testing.T, f *fake) {
-			h, leave := holdsWhileRenewed(t, f, late)
-			var text string
-			ended := later(func() (err error) {
-				if !passedOn {
-					return h.Release(t.Context())
-				}
-				text, err = h.Pass(t.Context(), time.Minute)
-				return err
-			})
-			f.deliver(0) // the answer to the renewal
-			synctest.Wait()
-			assert.Empty(t, ended)
-			assert.Zero(t, f.count(core.Leave))
-			leave()
-			require.NoError(t, <-ended)
-			if passedOn {
-				pass, err := ParsePass(text)
-				require.NoError(t, err)
-				h, err = f.clients[0].client.lock().Resume(t.Context(), t.Context(), request(contract.NewHandleOwner()), &pass)
-				require.NoError(t, err)
-				require.NoError(t, h.Release(t.Context()))
-			}
-			assert.Equal(t, 1, f.count(core.Leave))
-			f.isClean()
-		})
-	}
 }
 
 // A renewal that is answered after the release, when the tenure is over, is one of no hold.
@@ -284,7 +252,7 @@ func TestAReleaseThatWaitsForASlotIsBounded(t *testing.T) {
 			c := f.join(nil)
 			h := holds(t, c.lock())
 			leave := fill(&c.wire.Limits(0).Releases)
-			f.givesNext(held, func(cmd *core.Command) bool { return cmd.Op == core.Leave })
+			f.onOp(core.Leave, held)
 			time.AfterFunc(waits, leave)
 			ended := later(func() error { return h.Release(t.Context()) })
 			time.Sleep(4 * time.Second)
@@ -684,34 +652,29 @@ func TestACallWhoseTicketJoinsWithARefusedReleaseHearsWhy(t *testing.T) {
 // A ticket that follows a short turn of its client is granted a brief claim, also if the lock was
 // forgotten in between. With a longer turn the next claim is long again.
 func TestTheTicketAfterAShortTurnIsBrief(t *testing.T) {
-	for _, kind := range []KindID{PlainKind, FairKind, ReadWriteKind, SemaphoreKind} {
-		bubbleOf(t, kind, func(t *testing.T, f *fake) {
-			if kind == SemaphoreKind {
-				f.most = 1
-			}
-			here, there := f.join(nil), f.join(nil)
-			for i, turn := range []struct {
-				wait, hold time.Duration
-				brief      bool
-			}{{0, 0, false}, {briefClaim / 8, briefClaim / 8, true}, {0, briefClaim / 2, true}, {0, 0, false}, {briefClaim, 0, true}, {0, 0, false}} {
-				h := holds(t, there.lock())
-				l := here.lock()
-				o, got := takes(t.Context(), l)
-				synctest.Wait()
-				time.Sleep(turn.wait)
-				require.NoError(t, h.Release(t.Context()))
-				require.NoError(t, <-got)
-				f.mu.Lock()
-				sent := slices.DeleteFunc(slices.Clone(f.sent), func(c core.Command) bool { return c.Op != core.Join })
-				f.mu.Unlock()
-				assert.Equal(t, turn.brief, sent[len(sent)-1].Brief, "turn %d", i)
-				time.Sleep(turn.hold)
-				require.NoError(t, l.Unlock(t.Context(), o))
-				time.Sleep(time.Second)
-			}
-			f.isClean()
-		})
-	}
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+		here, there := f.join(nil), f.join(nil)
+		for i, turn := range []struct {
+			wait, hold time.Duration
+			brief      bool
+		}{{0, 0, false}, {briefClaim / 8, briefClaim / 8, true}, {0, briefClaim / 2, true}, {0, 0, false}, {briefClaim, 0, true}, {0, 0, false}} {
+			h := holds(t, there.lock())
+			l := here.lock()
+			o, got := takes(t.Context(), l)
+			synctest.Wait()
+			time.Sleep(turn.wait)
+			require.NoError(t, h.Release(t.Context()))
+			require.NoError(t, <-got)
+			f.mu.Lock()
+			sent := slices.DeleteFunc(slices.Clone(f.sent), func(c core.Command) bool { return c.Op != core.Join })
+			f.mu.Unlock()
+			assert.Equal(t, turn.brief, sent[len(sent)-1].Brief, "turn %d", i)
+			time.Sleep(turn.hold)
+			require.NoError(t, l.Unlock(t.Context(), o))
+			time.Sleep(time.Second)
+		}
+		f.isClean()
+	})
 }
 
 // A shard keeps no more than so many locks with short turns in mind.
