@@ -81,7 +81,6 @@ type fakeWire struct {
 
 	tracks bool // Redis tells of changed keys
 	keeps  bool // a caller must not leave a command behind, as in a Cluster
-	stays  bool // a subscription goes on when no lock needs it any more
 	deaf   bool // the connection of the subscriptions has ended
 }
 
@@ -483,10 +482,9 @@ func (w *fakeWire) listen(n *Name, hear func(string), _ func()) subscription {
 // heard notes whether the client hears the messages about the lock.
 func (f *fake) heard(w *fakeWire, name string) {
 	redis := f.at(name)
-	switch {
-	case len(w.subs[name]) == 0 && !w.stays:
+	if len(w.subs[name]) == 0 {
 		redis.Listens = redis.Listens.Without(w.number)
-	case len(w.subs[name]) > 0:
+	} else {
 		redis.Listens = redis.Listens.With(w.number)
 	}
 }

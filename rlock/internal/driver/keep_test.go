@@ -75,26 +75,6 @@ func TestAKeyIsTrackedOnceItsHoldLasts(t *testing.T) {
 	}
 }
 
-// Each mirror changes the key, which ends its tracking: so each tracks it again.
-func TestAKeyIsTrackedAgainByEachMirror(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		l := f.join(tracksKeys).lock()
-		o := contract.NewOwner()
-		require.NoError(t, l.Take(t.Context(), request(o)))
-		time.Sleep(time.Second)
-		for range 5 {
-			require.NoError(t, l.Take(t.Context(), request(o)))
-			time.Sleep(time.Second)
-			require.True(t, f.isTracked(), "it is nested")
-			require.NoError(t, l.Unlock(t.Context(), o))
-			time.Sleep(time.Second)
-			require.True(t, f.isTracked())
-		}
-		assert.Equal(t, 1+2*5, f.count(core.Mirror))
-		require.NoError(t, l.Unlock(t.Context(), o))
-	})
-}
-
 // A change of the key is a reason to ask. The mirror that asks does not track, so that one who
 // changes the key all the time costs two mirrors a second.
 func TestAChangeThatLeavesTheLockCostsTwoMirrorsASecond(t *testing.T) {

@@ -21,28 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A first waiter asks, subscribes and takes a ticket. While its subscription goes on, the next one
-// takes a ticket at once.
-func TestAWaiterOfAClientThatListensTakesATicketAtOnce(t *testing.T) {
-	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
-		here, there := f.join(nil), f.join(nil)
-		here.wire.(*fakeWire).stays = true
-		for _, asks := range [][]core.Op{{core.Acquire, core.Join}, {core.Join}, {core.Join}} {
-			h := holds(t, there.lock())
-			sent := len(f.ops(core.Acquire, core.Join))
-			l := here.lock()
-			o, got := takes(t.Context(), l)
-			synctest.Wait()
-			assert.Equal(t, asks, f.ops(core.Acquire, core.Join)[sent:])
-			require.NoError(t, h.Release(t.Context()))
-			require.NoError(t, <-got)
-			require.NoError(t, l.Unlock(t.Context(), o))
-			time.Sleep(time.Second)
-		}
-		f.isClean()
-	})
-}
-
 // A lone caller that waits sends its commands over a connection of its own, where no goroutine
 // stands between it and the socket: but none that may overtake another command of its ticket. The
 // fake wire asserts the latter.
@@ -154,35 +132,6 @@ func TestAWaiterTakesNoTicketWhileTheSubscriptionIsLost(t *testing.T) {
 		require.NoError(t, <-gets)
 		require.NoError(t, second.Unlock(t.Context(), next))
 		f.isClean()
-	})
-}
-
-// The commands in flight to the node are as many as there may be. A release has a slot of its own.
-func TestAWaiterLeavesTheQueueOfABusyNode(t *testing.T) {
-	bubble(t, func(t *testing.T, f *fake) {
-		here, there := f.join(nil), f.join(nil)
-		h := holds(t, there.lock())
-		ctx, leave := context.WithCancel(t.Context())
-		_, waits := takes(ctx, here.lock())
-		synctest.Wait()
-		require.Len(t, f.server.Queue, 1)
-		f.gives(held, core.Acquire, core.Look)
-		var others []<-chan error
-		for i := range 300 {
-			l := NewLock(here, FairKind, key+string(rune('a'+i)))
-			_, got := takes(ctx, &l)
-			others = append(others, got)
-		}
-		time.Sleep(2100 * time.Millisecond) // the ticket is to be looked for
-		leave()
-		require.ErrorIs(t, <-waits, context.Canceled)
-		for _, got := range others {
-			require.ErrorIs(t, <-got, context.Canceled)
-		}
-		synctest.Wait()
-		assert.Empty(t, f.server.Queue)
-		require.NoError(t, h.Release(t.Context()))
-		time.Sleep(time.Minute)
 	})
 }
 
