@@ -39,6 +39,51 @@ func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
 	})
 }
 
+// unlogged discards the log of a client that loses many locks.
+func unlogged(c *rlock.Config) { c.Logger = testbed.Quiet }
+
+func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
+	testbed.ManyCommands(t)
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		p := w.NewClient(unlogged)
+		first, me := p.NewFencedLock(testbed.Key), w.Caller()
+		require.NoError(t, first.LockFor(me, time.Second))
+		time.Sleep(time.Second)
+		_, err := first.Token(w.Caller())
+		require.ErrorIs(t, err, rlock.ErrNotHeld)
+		require.NotErrorIs(t, err, rlock.ErrLost, "all losses are remembered")
+
+		read := p.NewReadWriteLock("many").Read() // its owners are one reader to Redis
+		for range 11_000 {                        // more than a client remembers
+			require.NoError(t, read.LockFor(w.Caller(), time.Second))
+		}
+		last, lastOwner := p.NewLock("last"), w.Caller()
+		require.NoError(t, last.LockFor(lastOwner, 2*time.Second))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		either := func(err error) {
+			t.Helper()
+			require.ErrorIs(t, err, rlock.ErrNotHeld)
+			require.ErrorIs(t, err, rlock.ErrLost)
+		}
+		either(first.Unlock(me))
+		_, err = first.Token(me)
+		either(err)
+		either(last.Unlock(me))
+		either(rlock.NewMultiLock(first, last).Unlock(me))
+
+		err = last.Unlock(lastOwner)
+		require.ErrorIs(t, err, rlock.ErrLost)
+		require.NotErrorIs(t, err, rlock.ErrNotHeld, "the latest loss is remembered")
+
+		hold := testbed.Take(t, w.Ctx, first)
+		require.NoError(t, hold.Release(w.Ctx))
+		err = hold.Release(w.Ctx)
+		require.ErrorIs(t, err, rlock.ErrNotHeld)
+		require.NotErrorIs(t, err, rlock.ErrLost, "a handle remembers its own loss")
+	})
+}
+
 // The command that set the lease last counts: a compound lock sets the lease again when the
 // acquires of its parts took long.
 func TestValidityIsCountedFromBeforeTheSend(t *testing.T) {
