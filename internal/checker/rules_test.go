@@ -8,14 +8,12 @@ import (
 )
 
 func TestEachStoryBreaksExactlyItsRules(t *testing.T) {
-	for _, file := range []string{"stories.txt", "readers.txt"} {
-		for _, told := range stories(t, file) {
-			t.Run(told.title, func(t *testing.T) {
-				report := told.check()
-				require.Equal(t, told.broken, rules(report.Violations), "%v", report)
-				require.Equal(t, told.excused, rules(report.Excused), "%v", report)
-			})
-		}
+	for _, told := range stories(t) {
+		t.Run(told.title, func(t *testing.T) {
+			report := told.check()
+			require.Equal(t, told.broken, rules(report.Violations), "%v", report)
+			require.Equal(t, told.excused, rules(report.Excused), "%v", report)
+		})
 	}
 }
 
