@@ -83,11 +83,7 @@ func (s *site) perform(transcript string) string {
 			p := s.start("exec", "--permits", "5", "--take", step[1], last, "--", "sh", "-c", "echo ready; cat")
 			p.expect("ready")
 		case "$":
-			args, stdin := step[2:], "y\n" // from a pipe
-			if last == "</dev/null" {
-				args, stdin = step[2:len(step)-1], ""
-			}
-			code, stdout, stderr := s.run(stdin, args...)
+			code, stdout, stderr := s.run("y\n", step[2:]...) // from a pipe
 			out.WriteString(normal(stdout))
 			for line := range strings.Lines(normal(stderr)) {
 				out.WriteString("! " + line)

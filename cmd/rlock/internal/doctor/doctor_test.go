@@ -138,16 +138,6 @@ func TestReplicasAndTheirSettings(t *testing.T) {
 	assert.Equal(t, "CONFIG SET min-replicas-to-write 1", f.Remedy)
 	do(t, server, f.Remedy)
 	only(t, examine(t, server.Options()), "replicas", doctor.Green)
-
-	for _, node := range server.Nodes() {
-		if node.Addr() == server.Primary("").Addr() {
-			continue
-		}
-		found := examine(t, node.Options())
-		assert.Equal(t, doctor.Red, found["state"].Level, "it is a replica")
-		assert.Contains(t, found["state"].Remedy, "--sentinel")
-		break
-	}
 }
 
 func TestACluster(t *testing.T) {

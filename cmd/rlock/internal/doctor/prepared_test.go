@@ -63,7 +63,7 @@ var patients = map[string]patient{
 			do(t, replica, "REPLICAOF "+strings.ReplaceAll(primary.Addr(), ":", " "))
 			return replica.Options()
 		},
-		check: "state", level: red, found: "replica of 127.0.0.1", remedy: "address of the primary"},
+		check: "state", level: red, found: "replica of 127.0.0.1", remedy: "address of the primary, or --sentinel"},
 	"the replicas that min-replicas asks for are absent": {args: []string{"--min-replicas-to-write", "1"},
 		check: "replicas", level: red, found: "0 in sync, min-replicas-to-write 1", remedy: "CONFIG SET min-replicas-to-write 0"},
 	"its clock is an hour late": {replies: []reply{{"TIME", "", fmt.Sprintf("*2\r\n$10\r\n%d\r\n$1\r\n0\r\n", time.Now().Add(-time.Hour).Unix())}},
