@@ -84,7 +84,7 @@ func TestClientsFollowAnEndpointToAnotherPrimary(t *testing.T) {
 			}
 			hold, err := lock.Acquire(primary.Ctx)
 			require.NoError(t, err)
-			waits := acquire(primary.Ctx, other)
+			waits := testbed.Start(func() error { return other.Do(primary.Ctx, testbed.Nothing) })
 			require.Eventually(t, func() bool { return listeners(primary) > 0 }, testbed.Hang, time.Millisecond)
 			require.NoError(t, primary.Outside.Do(primary.Ctx, primary.Outside.B().Wait().Numreplicas(1).Timeout(0).Build()).Error())
 
@@ -95,10 +95,8 @@ func TestClientsFollowAnEndpointToAnotherPrimary(t *testing.T) {
 			require.Eventually(t, func() bool { return listeners(replica) > 0 }, testbed.Hang, time.Millisecond, "subscriptions follow")
 			require.NoError(t, context.Cause(hold.Context()), "the new primary has the lock")
 			_ = hold.Release(primary.Ctx) // may be refused once, and is repeated
-			next := redistest.Await(t, waits)
-			require.NoError(t, next.err)
-			assert.NoError(t, next.hold.Release(primary.Ctx))
-			require.NoError(t, lock.Do(primary.Ctx, func(context.Context) error { return nil }))
+			require.NoError(t, redistest.Await(t, waits))
+			require.NoError(t, lock.Do(primary.Ctx, testbed.Nothing))
 		})
 	}
 }
@@ -125,30 +123,16 @@ func TestClientsOfAClusterFollowAnEndpointAfterAFailover(t *testing.T) {
 	client, err := rlock.New(config)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	lock, work := client.NewLock(testbed.Key), func(context.Context) error { return nil }
-	require.NoError(t, lock.Do(s.Ctx, work))
+	lock := client.NewLock(testbed.Key)
+	require.NoError(t, lock.Do(s.Ctx, testbed.Nothing))
 	s.Failover(testbed.Key)
-	require.Eventually(t, func() bool { return lock.Do(s.Ctx, work, rlock.WithWait(0)) == nil }, testbed.Hang, time.Millisecond)
+	require.Eventually(t, func() bool { return lock.Do(s.Ctx, testbed.Nothing, rlock.WithWait(0)) == nil }, testbed.Hang, time.Millisecond)
 	mu.Lock()
 	for _, n := range networks {
 		n.Move()
 	}
 	mu.Unlock()
-	require.Eventually(t, func() bool { return lock.Do(s.Ctx, work, rlock.WithWait(0)) == nil }, 30*time.Second, time.Millisecond, "not only when the client reads the topology again, after a minute")
-}
-
-type acquired struct {
-	hold *rlock.Hold
-	err  error
-}
-
-func acquire(ctx context.Context, lock *rlock.Lock) <-chan acquired {
-	waits := make(chan acquired, 1)
-	go func() {
-		hold, err := lock.Acquire(ctx)
-		waits <- acquired{hold, err}
-	}()
-	return waits
+	require.Eventually(t, func() bool { return lock.Do(s.Ctx, testbed.Nothing, rlock.WithWait(0)) == nil }, 30*time.Second, time.Millisecond, "not only when the client reads the topology again, after a minute")
 }
 
 // connections returns the ids of the connections of rlock at a server whose last command was this
@@ -174,14 +158,13 @@ func TestAllConnectionsFollowTheOneOfAGrantThatWaitsForReplicas(t *testing.T) {
 	var e endpoint
 	e.at.Store(old)
 	lock := e.client(t, movingClients["sync replicas"]).NewLock(testbed.Key)
-	work := func(context.Context) error { return nil }
-	require.NoError(t, lock.Do(old.Ctx, work))
+	require.NoError(t, lock.Do(old.Ctx, testbed.Nothing))
 
 	e.at.Store(present)
 	for _, id := range connections(old, "wait") {
 		require.NoError(t, old.Do("CLIENT", "KILL", "ID", id).Error())
 	}
-	require.Eventually(t, func() bool { return lock.Do(old.Ctx, work) == nil && len(connections(old, "")) == 0 }, testbed.Hang, 10*time.Millisecond)
-	require.NoError(t, lock.Do(old.Ctx, work))
+	require.Eventually(t, func() bool { return lock.Do(old.Ctx, testbed.Nothing) == nil && len(connections(old, "")) == 0 }, testbed.Hang, 10*time.Millisecond)
+	require.NoError(t, lock.Do(old.Ctx, testbed.Nothing))
 	assert.NotEmpty(t, connections(present, "wait"))
 }
