@@ -26,11 +26,10 @@ const (
 	grace = 5 * time.Second
 )
 
-// A command is a process whose reaction to signals the test controls.
+// A command is a process that ignores TERM.
 type command struct {
 	exited chan child.Status
 	gone   chan struct{}
-	polite bool // TERM ends it
 	exit   bool // it has not exited yet
 
 	mu    sync.Mutex // guards the fields below
@@ -39,8 +38,8 @@ type command struct {
 	kills []time.Time
 }
 
-func newCommand(polite bool) *command {
-	return &command{exited: make(chan child.Status, 1), gone: make(chan struct{}), polite: polite, exit: true}
+func newCommand() *command {
+	return &command{exited: make(chan child.Status, 1), gone: make(chan struct{}), exit: true}
 }
 
 func (c *command) Exited() <-chan child.Status { return c.exited }
@@ -49,11 +48,8 @@ func (c *command) Forward(os.Signal)           {}
 
 func (c *command) Terminate() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.terms = append(c.terms, time.Now())
-	c.mu.Unlock()
-	if c.polite {
-		c.end()
-	}
 }
 
 func (c *command) Kill() {
@@ -116,7 +112,7 @@ func (s *stage) watch(t *testing.T, c *command) error {
 
 func TestACommandThatIgnoresTERMIsKilledBeforeAnotherIsGrantedTheLock(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
-		s, c := set(t, server), newCommand(false)
+		s, c := set(t, server), newCommand()
 		granted := make(chan time.Time, 1)
 		go func() {
 			if _, err := s.others.NewLock(name).Acquire(context.Background()); err == nil {
@@ -135,31 +131,11 @@ func TestACommandThatIgnoresTERMIsKilledBeforeAnotherIsGrantedTheLock(t *testing
 	})
 }
 
-func TestACommandThatEndsByTERMIsNotKilled(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
-		s, c := set(t, server), newCommand(true)
-		s.net.Rule(network.Silence)
-		require.ErrorIs(t, s.watch(t, c), rlock.ErrLost)
-		assert.Empty(t, c.kills)
-	})
-}
-
-func TestAnOutageThatIsShorterThanTheLeaseEndsNothing(t *testing.T) {
-	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
-		s, c := set(t, server), newCommand(true)
-		time.AfterFunc(time.Second, func() { s.net.Rule(network.Silence) })
-		time.AfterFunc(15*time.Second, func() { s.net.Rule(nil) })
-		time.AfterFunc(time.Hour, c.end)
-		require.NoError(t, s.watch(t, c))
-		assert.True(t, s.hold.Valid())
-	})
-}
-
 func TestACommandWhoseLockWasHandedOverRunsOn(t *testing.T) {
 	for what, cut := range map[string]bool{"": false, "and is ended in time if the network is cut at once": true} {
 		t.Run(what, func(t *testing.T) {
 			redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
-				s, c := set(t, server), newCommand(false)
+				s, c := set(t, server), newCommand()
 				before, err := s.others.NewLock("handed").Acquire(t.Context())
 				require.NoError(t, err)
 				handed := make(chan *rlock.Hold, 1)
@@ -196,7 +172,7 @@ func TestACommandWhoseLockWasHandedOverRunsOn(t *testing.T) {
 // Also if the log hangs.
 func TestALossThatRedisReportsLeavesTheCommandASecond(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
-		s, c := set(t, server), newCommand(false)
+		s, c := set(t, server), newCommand()
 		hangs := make(chan struct{})
 		defer close(hangs)
 		_, err := s.others.NewLock(name).ForceUnlock(t.Context())
@@ -210,7 +186,7 @@ func TestALossThatRedisReportsLeavesTheCommandASecond(t *testing.T) {
 
 func TestProcessesThatACommandLeavesBehindAreEndedWhileTheLockIsHeld(t *testing.T) {
 	redistest.Bubble(t, func(t *testing.T, server *redistest.Server) {
-		s, c := set(t, server), newCommand(false)
+		s, c := set(t, server), newCommand()
 		c.exited <- child.Status{} // and its group goes on
 		c.exit = false
 		require.NoError(t, s.watch(t, c))
