@@ -265,12 +265,3 @@ func (c *call) succeeds() time.Time {
 	require.NoError(c.s.t, c.err)
 	return c.ended
 }
-
-// gives requires that a call succeeds and returns the value.
-func gives[T any](t testing.TB, want T) func(got T, err error) {
-	return func(got T, err error) {
-		t.Helper()
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-}

@@ -1,17 +1,11 @@
 package redisson_test
 
 import (
-	"context"
-	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/stretchr/testify/assert"
 
 	jvm "github.com/go-rlock/rlock/internal/redisson"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
-	"github.com/go-rlock/rlock/rlock/redisson"
 )
 
 // The synchronizers of both languages wait for each other.
@@ -19,59 +13,6 @@ func TestSynchronizersAreSharedWithRedisson(t *testing.T) {
 	withOldAndNew(t, setting{}, func(s *scene) {
 		s.play("synchronizers.txt", jvm.Plain, jvm.Plain)
 		s.play("permits.txt", jvm.Plain, jvm.Plain)
-		name := s.fresh()
-		t, ctx, sem := s.t, s.ctx, redisson.New(s.client).Semaphore(name)
-		gives(t, true)(sem.TrySetPermits(ctx, 3))
-		var inside, most atomic.Int64
-		enter := func() {
-			n := inside.Add(1)
-			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-			}
-		}
-		var all []*call
-		for range 4 {
-			all = append(all, s.start(func() error {
-				for range 50 {
-					if err := sem.Acquire(ctx, 1); err != nil {
-						return err
-					}
-					enter()
-					time.Sleep(time.Millisecond)
-					inside.Add(-1)
-					if err := sem.Release(context.WithoutCancel(ctx), 1); err != nil {
-						return err
-					}
-				}
-				return nil
-			}))
-		}
-		for _, who := range []string{"1", "2"} {
-			thread := s.java.Thread(who).With(jvm.Semaphore)
-			all = append(all, s.start(func() error {
-				for range 50 {
-					// A wake-up of Redisson's may be lost: it would sleep until the next
-					// message.
-					got, err := thread.Do("tryAcquire", name, 1, 100, jvm.Milliseconds)
-					if err != nil {
-						return err
-					}
-					if got != "true" {
-						continue
-					}
-					enter()
-					inside.Add(-1)
-					if _, err := thread.Do("release", name, 1); err != nil {
-						return err
-					}
-				}
-				return nil
-			}))
-		}
-		for _, one := range all {
-			one.succeeds()
-		}
-		assert.LessOrEqual(t, most.Load(), int64(3))
-		gives(t, 3)(sem.AvailablePermits(ctx))
 	})
 }
 

@@ -159,6 +159,8 @@ func (s *scene) startHolder(lock string, kind redisson.Kind) (kill func()) {
 	holder, err := redistest.Converse(cmd)
 	require.NoError(s.t, err)
 	s.t.Cleanup(holder.Kill)
-	gives(s.t, "held: <nil>")(holder.Hear(redistest.Hang))
+	heard, err := holder.Hear(redistest.Hang)
+	require.NoError(s.t, err)
+	require.Equal(s.t, "held: <nil>", heard)
 	return holder.Kill
 }

@@ -16,10 +16,6 @@ public final class Fenced {
         return (Long) call(lock.getClass(), lock, "lockAndGetToken");
     }
 
-    public static Long getToken(RLock lock) {
-        return (Long) call(lock.getClass(), lock, "getToken");
-    }
-
     private static Object call(Class<?> type, Object of, String method, Object... arguments) {
         try {
             Class<?>[] types = arguments.length == 0 ? new Class<?>[0] : new Class<?>[] {String.class};
