@@ -15,46 +15,9 @@ import (
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestAPermanentErrorIsReturnedAtOnce(t *testing.T) {
-	for reply, want := range map[string]error{
-		"NOPERM this user has no permissions to run the 'evalsha' command": rlock.ErrNoPermission,
-		"NOAUTH Authentication required.":                                  rlock.ErrNoPermission,
-		"ERR unknown command 'EVALSHA', with args beginning with: ":        rlock.ErrUnsupported,
-		"WRONGPASS invalid username-password pair or user is disabled.":    rlock.ErrNoPermission,
-		// In a script, Valkey 8 and later:
-		"ERR Unknown command called from script script: f_ab, on @user_script:12.": rlock.ErrUnsupported,
-		// Redis 7 and later:
-		"ERR Unknown Redis command called from script script: f_ab, on @user_script:12.": rlock.ErrUnsupported,
-		// Redis 6 and before:
-		"ERR Error running script (call to f_ab): @user_script:12: WRONGTYPE Operation against a key":                            rlock.ErrWrongType,
-		"ERR Error running script (call to f_ab): @user_script:9: @user_script: 9: Unknown Redis command called from Lua script": rlock.ErrUnsupported,
-	} {
-		t.Run(reply, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				lock, me := w.NewClient().NewLock(testbed.Key), w.Caller()
-				w.AnswerScripts(reply)
-				testbed.Within(t, 0, 0, func() {
-					err := lock.Lock(me)
-					require.ErrorIs(t, err, want)
-					var redis *rueidis.RedisError
-					if want == rlock.ErrWrongType {
-						require.ErrorAs(t, err, &redis, "with the words of Redis behind its own")
-						err = redis
-					}
-					require.ErrorContains(t, err, strings.TrimPrefix(reply, "ERR "), "with the words of Redis")
-					require.ErrorIs(t, testbed.ErrorOf(lock.TryLockFor(me, time.Minute, 0)), want)
-				})
-				w.AnswerScripts("")
-				require.NoError(t, lock.Do(me, testbed.Nothing))
-			})
-		})
-	}
-}
 
 func TestATransientErrorIsRetriedOrReturnedByAnAttempt(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
