@@ -62,22 +62,3 @@ func Example() {
 	}
 	// Output: the door is open
 }
-
-func ExampleHub_Listen() {
-	client, closeClient := exampleClient()
-	defer closeClient()
-	hub := pubsub.New(pubsub.Config{Client: client})
-	defer hub.Close()
-
-	heard := make(chan string, 1)
-	s := hub.Listen("news", func(message string) { heard <- message })
-	defer s.Close()
-	<-s.C()
-	fmt.Println("confirmed:", hub.Confirmed("news"))
-
-	client.Do(context.Background(), client.B().Publish().Channel("news").Message("hello").Build())
-	fmt.Println(<-heard)
-	// Output:
-	// confirmed: true
-	// hello
-}

@@ -79,17 +79,6 @@ func TestMessagesFollowTheCommandsToAnotherServer(t *testing.T) {
 	})
 }
 
-func TestMessagesStayIfTheCommandsDo(t *testing.T) {
-	move(t, func(t *testing.T, m *moving) {
-		m.dialAgain(t)
-		connected := m.old.Calls()["subscribe"]
-		m.hub.CheckServer()
-		time.Sleep(time.Minute)
-		assert.Equal(t, connected, m.old.Calls()["subscribe"])
-		assert.Empty(t, m.log.String())
-	})
-}
-
 // The connection of the commands is the older one here, and is left as it is. The other leads where
 // the address leads, which is tried again ever more rarely, and logged once.
 func TestMessagesThatCannotFollowAreSubscribedAgainAtABoundedRate(t *testing.T) {

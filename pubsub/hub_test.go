@@ -14,47 +14,6 @@ import (
 	"github.com/go-rlock/rlock/pubsub"
 )
 
-func TestASubscriptionIsWokenOnceItIsConfirmed(t *testing.T) {
-	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		w.net.SetRoundTrip(time.Millisecond)
-		s := wait(w.hub, "a")
-		defer s.Close()
-		assert.False(t, w.hub.Confirmed("a"), "it is not confirmed yet")
-		awaitWake(t, s)
-		assert.True(t, w.hub.Confirmed("a"))
-		assert.Equal(t, 1, w.subscribers("a"))
-		assert.False(t, isWoken(s), "one confirmation is one wake")
-		assert.False(t, w.hub.Confirmed("b"))
-		assert.NoError(t, s.Refused())
-	})
-}
-
-func TestAMessageIsHeardByEverySubscriptionOfItsChannel(t *testing.T) {
-	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		a1, a2, b := wait(w.hub, "a"), wait(w.hub, "a"), wait(w.hub, "b")
-		awaitWake(t, a1, a2, b)
-		assert.Equal(t, 1, w.Publish("a", "0"), "one subscription at the server for both")
-		assert.True(t, isWoken(a1))
-		assert.True(t, isWoken(a2))
-		assert.False(t, isWoken(b))
-		a1.Close()
-		a2.Close()
-	})
-}
-
-func TestAWakeThatIsNotTakenDelaysNothing(t *testing.T) {
-	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		idle, busy := wait(w.hub, "a"), wait(w.hub, "a")
-		awaitWake(t, busy)
-		for range 1000 {
-			w.Publish("a", "0") // blocks the embedded server if the reader does not drain
-			awaitWake(t, busy)
-		}
-		assert.True(t, isWoken(idle))
-		assert.False(t, isWoken(idle), "a thousand messages are one wake")
-	})
-}
-
 func TestAListenerGetsEachMessageAndIsWokenByConfirmationsOnly(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		w.net.SetRoundTrip(time.Millisecond)
@@ -136,22 +95,6 @@ func TestASubscribeEndsTheLingering(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.True(t, w.hub.Confirmed("a"))
 		assert.Len(t, w.sent("SUBSCRIBE"), 1)
-	})
-}
-
-func TestChannelsLingerEachForItself(t *testing.T) {
-	bubble(t, pubsub.Config{Linger: 1100 * time.Millisecond}, func(t *testing.T, w *world) {
-		a, b := wait(w.hub, "a"), wait(w.hub, "b")
-		awaitWake(t, a, b)
-		a.Close()
-		time.Sleep(500 * time.Millisecond)
-		b.Close()
-		time.Sleep(600 * time.Millisecond)
-		synctest.Wait()
-		assert.Equal(t, []bool{false, true}, []bool{w.hub.Confirmed("a"), w.hub.Confirmed("b")})
-		time.Sleep(500 * time.Millisecond)
-		synctest.Wait()
-		assert.False(t, w.hub.Confirmed("b"))
 	})
 }
 
@@ -242,10 +185,6 @@ func TestCloseRefusesTheOpenSubscriptions(t *testing.T) {
 		require.ErrorIs(t, late.Refused(), pubsub.ErrClosed)
 		late.Close()
 	})
-}
-
-func TestAHubThatWasNeverUsedCloses(t *testing.T) {
-	bubble(t, pubsub.Config{}, func(_ *testing.T, w *world) { w.hub.Close() })
 }
 
 // A subscription may come before there is a client, and end before.
