@@ -503,35 +503,6 @@ func (e *ear) heard() []string {
 	return e.said
 }
 
-func TestAHearerGetsEveryMessageInOrder(t *testing.T) {
-	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
-		w.net.SetRoundTrip(time.Millisecond)
-		var e ear
-		s := wait(w.hub, "a")
-		also := s.Also("b", e.hear)
-		assert.False(t, also.Confirmed(), "it is not confirmed yet")
-		w.net.SetRoundTrip(0)
-		time.Sleep(time.Second)
-		assert.True(t, isWoken(s), "the confirmations are a wake")
-		assert.True(t, also.Confirmed())
-		assert.True(t, s.Confirmed())
-
-		for _, message := range []string{"one", "two", ""} {
-			w.Publish("b", message)
-		}
-		assert.Equal(t, []string{"one", "two", ""}, e.heard())
-		assert.False(t, isWoken(s), "a message that is heard is no wake")
-		w.Publish("a", "three")
-		assert.True(t, isWoken(s))
-		assert.Len(t, e.heard(), 3)
-
-		also.Close()
-		w.Publish("b", "four")
-		assert.Len(t, e.heard(), 3)
-		assert.NoError(t, s.Refused(), "the other channel goes on")
-	})
-}
-
 func TestAHeardChannelWakesTheOtherWhenItIsConfirmedAgain(t *testing.T) {
 	bubble(t, pubsub.Config{}, func(t *testing.T, w *world) {
 		s := wait(w.hub, "a")
