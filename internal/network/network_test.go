@@ -122,23 +122,6 @@ func TestACommandIsExecutedIfItsReplyIsCutOffAndNotIfItIsItself(t *testing.T) {
 	}
 }
 
-func TestAHeldMessageKeepsBackThoseBehindItUntilItIsDelivered(t *testing.T) {
-	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, client rueidis.Client) {
-		n.Rule(network.Nth(1, network.Hold, network.Request, "INCR"))
-		results := make(chan error, 2)
-		for range 2 {
-			go func() { results <- incr(client) }()
-			synctest.Wait()
-		}
-		assert.Empty(t, results)
-		assert.Equal(t, "0", count(t, server))
-		n.Deliver()
-		require.NoError(t, <-results)
-		require.NoError(t, <-results)
-		assert.Equal(t, "2", count(t, server))
-	})
-}
-
 func TestACommandArrivesAlthoughItsClientHasClosedItsConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, server *miniredis.Miniredis, n *network.Network, _ rueidis.Client) {
 		client, err := rueidis.NewClient(option(n))
@@ -238,23 +221,6 @@ func TestAShorterDelayDoesNotReorderAndAnEndComesLast(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "last words", string(got))
 	})
-}
-
-func TestCloseEndsHeldAndDelayedMessagesToo(t *testing.T) {
-	n, err := network.Listen(miniredis.RunT(t).Addr())
-	require.NoError(t, err)
-	for _, keep := range []func(){func() { n.Rule(network.Silence) }, func() { n.SetRoundTrip(time.Hour) }} {
-		conn, err := net.Dial("tcp", n.Addr())
-		require.NoError(t, err)
-		defer conn.Close()
-		keep()
-		_, err = conn.Write([]byte("never arrives"))
-		require.NoError(t, err)
-	}
-	n.Close()
-	n.Heal() // too late
-	_, err = net.Dial("tcp", n.Addr())
-	assert.Error(t, err)
 }
 
 // Any bytes, in any pieces, arrive unchanged, RESP or not, with and without a rule.
