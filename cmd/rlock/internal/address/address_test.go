@@ -103,11 +103,6 @@ func TestWhereThePasswordIs(t *testing.T) {
 	}
 }
 
-func TestTheNumberOfADatabaseIsNotNegative(t *testing.T) {
-	_, err := parse(t, nil, "--db", "-1")
-	require.ErrorIs(t, err, address.ErrUsage)
-}
-
 func TestAnErrorRepeatsNoPassword(t *testing.T) {
 	for _, args := range [][]string{
 		{"--url", "redis://me:hunter2@[host"},

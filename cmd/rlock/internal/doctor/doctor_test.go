@@ -2,7 +2,6 @@ package doctor_test
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
@@ -183,14 +182,4 @@ func TestAFullServerIsReported(t *testing.T) {
 	found := examine(t, server.Options())
 	assert.Equal(t, doctor.Yellow, found["eviction"].Level, found["eviction"].Found)
 	assert.Contains(t, found["eviction"].Remedy, "CONFIG SET maxmemory")
-}
-
-func TestLevelsAreWordsInJSON(t *testing.T) {
-	text, err := json.Marshal(doctor.Finding{Check: "x", Level: doctor.Yellow, Found: "y"})
-	require.NoError(t, err)
-	assert.JSONEq(t, `{"check":"x","level":"yellow","found":"y"}`, string(text))
-	var f doctor.Finding
-	require.NoError(t, json.Unmarshal(text, &f))
-	assert.Equal(t, doctor.Yellow, f.Level)
-	assert.Error(t, json.Unmarshal([]byte(`{"level":"blue"}`), &f))
 }
