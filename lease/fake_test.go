@@ -23,7 +23,7 @@ type held struct {
 	entry  lease.Entry
 	ttl    time.Duration
 	name   string  // the name of the lease in stories,
-	server *server // which is told of the loss
+	server *server // which is told what becomes of it
 
 	mu       sync.Mutex // guards the fields below
 	node     uint32
@@ -62,13 +62,14 @@ func (h *held) Due(now time.Time) bool {
 	defer h.mu.Unlock()
 	h.asks++
 	switch {
-	case h.released || !h.lostAt.IsZero():
+	case h.released:
+		h.told("is asked after its release")
+		return false
+	case !h.lostAt.IsZero():
 		return false
 	case !h.valid.goesOn(now):
 		h.lostAt = now
-		if h.server != nil {
-			h.server.tell(h.name + " is lost")
-		}
+		h.told("is lost")
 		return false
 	}
 	if h.sendMore || h.value != h.mirrored || !now.Before(h.renewAt) {
@@ -77,6 +78,13 @@ func (h *held) Due(now time.Time) bool {
 	}
 	h.keeper.Schedule(h, h.renewAt)
 	return false
+}
+
+// told adds an event to those of the server, in stories.
+func (h *held) told(what string) {
+	if h.server != nil {
+		h.server.tell(h.name + " " + what)
+	}
 }
 
 // set changes the value that is to be mirrored.

@@ -40,70 +40,6 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestAHundredThousandLeasesAreRenewedInTime(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes seconds with the race detector")
-	}
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		s.set(1, false, time.Millisecond)
-		all := make([]*held, 100_000) // all at the same moment, the worst case
-		for i := range all {
-			all[i] = newHeld(k, 1, 30*time.Second)
-		}
-		start := time.Now()
-		pass(20 * time.Second)
-		for _, h := range all {
-			sends := h.sentTimes()
-			if len(sends) == 0 || sends[0].Sub(start) > 20*time.Second {
-				t.Fatal("a lease was not renewed before two thirds of it had passed")
-			}
-		}
-		assert.Equal(t, 782, s.sent(), "all batches but the last are full")
-		assert.Equal(t, len(all), k.Len())
-	})
-}
-
-// One that is stopped is neither asked nor sent again, wherever the keeper has it.
-func TestAStoppedRenewableIsLeftAlone(t *testing.T) {
-	for name, prepare := range map[string]func(h *held, s *server){
-		"scheduled": func(*held, *server) {},
-		"paced": func(h *held, _ *server) {
-			h.set(1)
-			synctest.Wait()
-			h.set(2)
-		},
-		"in flight, and due after it": func(h *held, s *server) {
-			s.set(1, false, time.Second)
-			h.set(1)
-			synctest.Wait()
-			h.set(2)
-		},
-		"in flight to a node that is down": func(h *held, s *server) {
-			s.set(1, true, time.Second)
-			h.set(1)
-			synctest.Wait()
-			h.set(2)
-		},
-		"waiting for its node": func(h *held, s *server) {
-			s.set(1, true, 0)
-			h.set(1)
-			synctest.Wait()
-		},
-	} {
-		bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-			h := newHeld(k, 1, 30*time.Second)
-			prepare(h, s)
-			asks, sent := h.asks, s.sent()
-			assert.Equal(t, name != "scheduled", sent == 1, name)
-			h.release()
-			assert.Zero(t, k.Len(), name)
-			pass(time.Minute)
-			assert.Equal(t, asks, h.asks, name)
-			assert.Equal(t, sent, s.sent(), name)
-		})
-	}
-}
-
 // asking is a renewable with only a Due.
 type asking struct {
 	entry lease.Entry
@@ -298,24 +234,6 @@ func TestAKeeperNeedsASender(t *testing.T) {
 }
 
 const pace = time.Millisecond // the default
-
-func TestNudgesBecomeOneSendAMillisecond(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		h := newHeld(k, 1, 30*time.Second)
-		const every = 10 * time.Microsecond
-		for i := range 10_000 {
-			h.set(i + 1)
-			pass(every)
-		}
-		pass(pace)
-		sends := h.sentTimes()
-		assert.InDelta(t, 100, len(sends), 2)
-		for i := range sends[1:] {
-			assert.GreaterOrEqual(t, sends[i+1].Sub(sends[i]), pace)
-		}
-		assert.Equal(t, 10_000, h.mirrored, "the last state is always sent")
-	})
-}
 
 func TestANudgeWhileItIsAskedAndFindsNoRoom(t *testing.T) {
 	redistest.Virtual(t, func(t *testing.T) {

@@ -74,6 +74,7 @@ func (s *stage) duration(text string) time.Duration {
 //	set a 2                         the value of a lease, with a nudge
 //	value a 2; move a 2             its value, without one; its node
 //	due a; schedule a 1h; stop a    calls of the keeper
+//	release a                       a lease ends, as by Unlock
 //	more a                          the lease asks for a command each time
 //	pass 10s; probe; len            time; calls of the keeper
 func (s *stage) do(command string) (outcome []string) {
@@ -120,6 +121,8 @@ func (s *stage) do(command string) (outcome []string) {
 					h.sendMore = true
 				}
 				h.mu.Unlock()
+			case "release":
+				h.release()
 			case "stop":
 				outcome = append(outcome, fmt.Sprint(s.keeper.Stop(h)))
 			default:
