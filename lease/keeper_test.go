@@ -119,25 +119,6 @@ func TestNothingIsRenewedAfterARelease(t *testing.T) {
 	assert.Zero(t, k.Len())
 }
 
-func TestAStoppedRenewableMayComeAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, k *lease.Keeper, s *server) {
-		nudged, scheduled := newHeld(k, 1, 30*time.Second), newHeld(k, 2, 30*time.Second)
-		nudged.set(1)
-		synctest.Wait()
-		nudged.set(2) // delayed by the pace
-		k.Stop(nudged)
-		nudged.set(3)
-		k.Stop(scheduled)
-		k.Stop(scheduled)
-		k.Schedule(scheduled, scheduled.renewAt)
-		pass(time.Second)
-		assert.Equal(t, 3, nudged.mirrored)
-		assert.Empty(t, scheduled.sentTimes())
-		pass(10 * time.Second)
-		assert.Len(t, scheduled.sentTimes(), 1)
-	})
-}
-
 // asleep returns the lead of the wall clock over the monotonic one, as after a sleep of the machine,
 // a function that makes the keeper pass once, and a channel that has a value each time the keeper
 // asks a renewable which is due in an hour.

@@ -15,7 +15,7 @@ package tests_test
 //	      losses.TestAfterUnlockNothingIsRenewedEver, stories/outages.txt,
 //	      lease.TestNothingIsRenewedAfterARelease
 //	 5  a lock that was taken right after the last one was freed was not renewed
-//	      stories/readers.txt, lease.TestAStoppedRenewableMayComeAgain
+//	      stories/readers.txt, lease/leases.txt
 //	 6  a goroutine or a ticker stayed behind for each lock
 //	      losses.TestHeldLocksCostNoGoroutine; every bubble, and redistest.Main with goleak
 //	 7  Unlock ended with the request's context, and the key stayed for minutes
