@@ -230,6 +230,55 @@ func TestNewSaysWhatToDoAtASentinel(t *testing.T) {
 	})
 }
 
+// The Sentinels and the primary have passwords of their own.
+func TestNewSaysWhichPasswordIsWrongBehindSentinel(t *testing.T) {
+	t.Parallel()
+	server := redistest.Sentinel(t)
+	right := server.Options()
+	setPassword := func(addr, password string) {
+		redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true})
+		require.NoError(t, err)
+		defer redis.Close()
+		set := redis.B().Arbitrary("ACL", "SETUSER", "default", "resetpass", ">"+password).Build()
+		require.NoError(t, redis.Do(t.Context(), set).Error())
+	}
+	setPassword(server.Primary(testbed.Key).Addr(), "server")
+	for _, sentinel := range right.InitAddress {
+		setPassword(sentinel, "sentinel")
+	}
+	right.Password, right.Sentinel.Password = "server", "sentinel"
+	client, err := rlock.New(rlock.Config{Redis: right})
+	require.NoError(t, err)
+	require.NoError(t, client.Close())
+
+	for _, c := range []struct{ server, sentinel, says string }{
+		{"server", "server", "Config.Redis.Sentinel has a wrong user name or password"},
+		{"server", "", "the Sentinel wants a password, and Config.Redis.Sentinel has none"},
+		{"sentinel", "sentinel", "Config.Redis has a wrong user name or password"},
+		{"", "sentinel", "the server wants a password, and Config.Redis has none"},
+	} {
+		option := right
+		option.Password, option.Sentinel.Password = c.server, c.sentinel
+		_, err := rlock.New(rlock.Config{Redis: option})
+		require.ErrorIs(t, err, rlock.ErrNoPermission)
+		assert.ErrorContains(t, err, c.says)
+	}
+
+	several := rueidis.ClientOption{InitAddress: right.InitAddress, Password: "sentinel"}
+	_, err = rlock.New(rlock.Config{Redis: several})
+	assert.ErrorContains(t, err, "name the primary in Config.Redis.Sentinel.MasterSet")
+	right.Sentinel.MasterSet = "nosuch"
+	_, err = rlock.New(rlock.Config{Redis: right})
+	assert.ErrorContains(t, err, "know no primary by the name in Config.Redis.Sentinel.MasterSet")
+}
+
+func TestSeveralAddressesThatAreNoClusterAreRefused(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t)
+	_, err := rlock.New(rlock.Config{Redis: rueidis.ClientOption{InitAddress: []string{server.Addr(), server.Addr()}}})
+	assert.ErrorContains(t, err, "several addresses are those of a Cluster")
+}
+
 // Up to Redis 7.0 a server that loads its data refuses CLUSTER SLOTS.
 func TestNewWaitsForAServerThatLoadsItsData(t *testing.T) {
 	loadsFor := func(t *testing.T, d time.Duration) (*rlock.Client, error) {
