@@ -206,14 +206,21 @@ func (s *story) happens(t *testing.T, line string) {
 			s.begins(c, ID{})
 		}
 	case "has": // takes the lock, which is free, and tells what is not as usual of that
-		before := len(s.told)
-		s.happens(t, "lock "+strings.Join(fields[1:], " "))
-		s.happens(t, "answer holds")
-		shared := map[bool]string{true: "shared "}[w.has("read")]
-		acquire := fmt.Sprintf("sends acquire %s %spolls lease=%d", s.lock.Held().ID.text(), shared, w.number("lease", int64(s.client.Config.Lease)))
-		if slices.Equal(s.told[before:], []string{acquire, name + ": acquired from Redis"}) {
-			s.told = s.told[:before]
+		if s.lock.grants == subscribed {
+			s.begin(fields[1:], w, "join", "holds", name+": acquired by its ticket")
+		} else {
+			s.begin(fields[1:], w, "acquire", "holds", name+": acquired from Redis")
 		}
+	case "waits": // takes a ticket, behind a holder of another client, and tells what is not as usual of that
+		s.happens(t, "listening")
+		answer := "waits"
+		if w.has("first") {
+			answer = "first"
+		}
+		if !w.has("foreign") && !w.has("window") {
+			answer += " holder=1.1"
+		}
+		s.begin(fields[1:], w, "join", answer, "")
 	case "unlock":
 		was, t, ok := s.lock.Unlock(o, w.mode(), w.handle(), s.now)
 		if !ok {
@@ -342,6 +349,30 @@ func (s *story) happens(t *testing.T, line string) {
 		t.Fatalf("unknown line %q", line)
 	}
 	s.carryOut()
+}
+
+// begin begins a call, answers its command, and tells neither the command nor the outcome if they
+// are the usual ones.
+func (s *story) begin(call []string, w words, op, answer, outcome string) {
+	before := len(s.told)
+	s.happens(s.t, "lock "+strings.Join(call, " "))
+	command := "sends " + op + " " + s.sent[len(s.sent)-1].ID.text()
+	if w.has("read") {
+		command += " shared"
+	}
+	if op == "acquire" {
+		command += fmt.Sprintf(" polls lease=%d", w.number("lease", int64(s.client.Config.Lease)))
+	} else {
+		command += fmt.Sprintf(" lease=%d", s.client.Config.Claim)
+	}
+	if w.has("owner") {
+		command += " by " + w["owner"]
+	}
+	s.happens(s.t, "answer "+op+" "+answer+" "+strings.Join(call[1:], " "))
+	s.told = slices.DeleteFunc(s.told, func(told string) bool {
+		before--
+		return before < 0 && (told == command || told == outcome)
+	})
 }
 
 func (s *story) reply(name string, w words) (a Reply) {
