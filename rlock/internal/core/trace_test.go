@@ -408,18 +408,13 @@ func (s *story) begins(c *Call, ends ID) {
 	s.run(c)
 }
 
-// releases has a call release the tenure that an Unlock or a Pass has returned. In the background
-// it leaves before it has a slot.
+// releases has a call release the tenure that an Unlock or a Pass has returned.
 func (s *story) releases(t *Tenure, w words) {
 	if t == nil {
 		return
 	}
 	c := &Call{Until: s.until(w), Carries: w.has("carries"), Tag: "the release"}
-	if s.lock.BeginRelease(t, c); w.has("background") {
-		s.lock.End(c, TimedOut, s.now)
-		s.lock.Next(c, false, s.now)
-		return
-	}
+	s.lock.BeginRelease(t, c)
 	s.begins(c, t.ID)
 }
 
