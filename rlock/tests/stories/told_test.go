@@ -74,13 +74,12 @@ func (s *story) fields(of any, match string) string {
 }
 
 var (
-	site      = regexp.MustCompile(`\S+_test\.go:\d+ \S+`)
-	goroutine = regexp.MustCompile(`goroutine \d+`)
-	clock     = regexp.MustCompile(`at \d\d:\d\d:\d\d`)
-	nameless  = regexp.MustCompile(`(<\w+>:)[1-9]\d*|\b\d{7,}\b`) // the owner of a hold or of Do
+	site     = regexp.MustCompile(`\S+_test\.go:\d+ \S+`)
+	clock    = regexp.MustCompile(`at \d\d:\d\d:\d\d`)
+	nameless = regexp.MustCompile(`(<\w+>:)[1-9]\d*|\b\d{7,}\b`) // the owner of a hold or of Do
 )
 
-// named puts names in place of text that differs from run to run: ids, goroutines, times.
+// named puts names in place of text that differs from run to run: ids, sites, times.
 func (s *story) named(text string) string {
 	for name, p := range s.peers {
 		for _, c := range p.Clients {
@@ -93,7 +92,6 @@ func (s *story) named(text string) string {
 	}
 	text = strings.ReplaceAll(text, testbed.ForeignOwner, "JAVA")
 	text = site.ReplaceAllString(text, "SITE")
-	text = goroutine.ReplaceAllString(text, "goroutine N")
 	text = clock.ReplaceAllString(text, "at CLOCK")
 	return nameless.ReplaceAllString(text, "${1}N")
 }
@@ -116,9 +114,6 @@ func (s *story) observer(client string) *rlock.Observer {
 		Waiting: func(ctx context.Context, i rlock.WaitingInfo) { tell(ctx, "is waiting for", i.LockInfo, "") },
 		Acquired: func(ctx context.Context, i rlock.AcquiredInfo) {
 			tell(ctx, "has acquired", i.LockInfo, "by %s in %v, contended %t", i.AcquiredBy, i.Waited, i.Contended)
-		},
-		Answered: func(ctx context.Context, i rlock.AnsweredInfo) {
-			tell(ctx, "is answered", i.LockInfo, "after %v, contended %t", i.Waited, i.Contended)
 		},
 		GaveUp: func(ctx context.Context, i rlock.GaveUpInfo) {
 			tell(ctx, "has given up", i.LockInfo, "after %v, contended %t: %s", i.Waited, i.Contended, why(i.Err))
