@@ -92,29 +92,6 @@ func TestAMultiLockThatIsRefusedAPartGivesTheOthersBack(t *testing.T) {
 	})
 }
 
-// While a part is waited for, the watchdog keeps the other parts; the lease begins when all are
-// taken.
-func TestTheLeaseOfAMultiLockBeginsWithItsLastPart(t *testing.T) {
-	virtual(t, func(t *testing.T, f *fleet) {
-		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")
-		other := b.occupy()
-		var h *Hold
-		result := begin(func() (err error) {
-			h, err = take(NewMulti(all(a, b)), Options{Lease: time.Minute, Wait: contract.Forever})
-			return err
-		})
-		pending(t, result)
-		assert.Zero(t, a.the().lease)
-		time.Sleep(time.Hour / 2)
-		require.NoError(t, other.Release(t.Context()))
-		require.NoError(t, <-result)
-		assert.Equal(t, time.Minute, a.the().lease)
-		assert.Equal(t, time.Minute, b.the().lease)
-		assert.Equal(t, time.Now().Add(time.Minute), h.until)
-		require.NoError(t, h.Release(t.Context()))
-	})
-}
-
 func TestAMultiLockBeginsAnewWhenAPartIsLostWhileItWaits(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
 		a, b := f.lock(f.home(), "a"), f.lock(f.home(), "b")

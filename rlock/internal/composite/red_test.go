@@ -14,26 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAMajorityIsMoreThanHalfOfTheServers(t *testing.T) {
-	virtual(t, func(t *testing.T, f *fleet) {
-		for servers := range 8 {
-			for missing := range servers + 1 {
-				var parts []Keyed
-				for range servers - missing {
-					parts = append(parts, f.lock(f.home(), "red"))
-				}
-				l := NewRed("red", parts, servers)
-				if missing > (servers-1)/2 || servers == 0 {
-					require.ErrorIs(t, l.Err(), wire.ErrInvalidConfig, "%d of %d", missing, servers)
-				} else {
-					require.NoError(t, l.Err())
-					assert.Equal(t, servers/2+1, l.need)
-				}
-			}
-		}
-	})
-}
-
 // Of five servers some are held, and some have a fault.
 func TestWhatTheServersSayOfARedLock(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
@@ -81,18 +61,6 @@ func TestARedLockIsHeldAsLongAsAMajorityIs(t *testing.T) {
 		require.ErrorIs(t, context.Cause(h.Context()), contract.ErrLost)
 		assert.Zero(t, servers[2].held()+servers[3].held(), "the others are released")
 		require.ErrorIs(t, h.Release(t.Context()), contract.ErrLost)
-	})
-}
-
-func TestAPartThatTimeHasOvertakenIsNoMajority(t *testing.T) {
-	virtual(t, func(t *testing.T, f *fleet) {
-		_, l := f.servers(3)
-		h, err := take(l, forever)
-		require.NoError(t, err)
-		time.Sleep(2 * time.Hour) // the contexts of the parts have not ended yet
-		require.ErrorIs(t, h.Err(), contract.ErrLost)
-		assert.True(t, h.ValidUntil().IsZero())
-		require.NoError(t, h.Release(t.Context()))
 	})
 }
 
@@ -300,32 +268,6 @@ func TestTheEndOfAHoldEndsTheWaitsForOtherParts(t *testing.T) {
 			assert.NotContains(t, f.told(), "grants red", what)
 		})
 	}
-}
-
-func TestTheWaitForARedLockEndsInTime(t *testing.T) {
-	virtual(t, func(t *testing.T, f *fleet) {
-		servers, l := f.servers(3)
-		for _, s := range servers {
-			s.occupy()
-		}
-		began := time.Now()
-		_, err := take(l, Options{Wait: 10 * time.Second})
-		require.ErrorIs(t, err, contract.ErrNotAcquired)
-		assert.InDelta(t, 10*time.Second, time.Since(began), float64(grace))
-
-		for _, s := range servers {
-			s.setSilent(true)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		began = time.Now()
-		_, err = l.Hold(ctx, ctx, contract.NewOwner(), forever)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, time.Minute, time.Since(began))
-		for _, s := range servers {
-			s.setSilent(false)
-		}
-	})
 }
 
 // A distant is a lock as a process far from its server knows it. To the other fakes its parts are

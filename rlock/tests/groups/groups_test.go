@@ -32,7 +32,7 @@ func TestALockOfNothingIsErrInvalidConfig(t *testing.T) {
 			"a red of none": multi(red("a")), "a zero lock": multi(&rlock.Lock{}), "zero": {},
 			"two kinds":  multi(p.NewLock("a"), p.NewLock("b"), p.NewFencedLock("a")),
 			"a bad name": multi(p.NewLock("a"), p.NewLock("")), "no name": red("", p.Client, other),
-			"no clients": red("a"), "no majority": red("a", p.Client, nil), "nil clients": red("a", nil, nil, nil),
+			"no clients": red("a"), "no majority": red("a", p.Client, nil), "half of four": red("a", p.Client, other, nil, nil), "nil clients": red("a", nil, nil, nil),
 			"one twice, and nil": red("a", nil, p.Client, p.Client), "one twice": red("a", p.Client, other, p.Client),
 		} {
 			wants := rlock.ErrInvalidConfig
