@@ -157,90 +157,45 @@ func TestEveryProcessReadsTheTextOfTheLeader(t *testing.T) {
 	})
 }
 
-// A leader that is cut off is told after two thirds of its lease at the latest, and no other leads
-// before the lease has ended.
-func TestWorkThatStopsInTimeIsNoOverrun(t *testing.T) {
-	bubble(t, func(t *testing.T, server *rlocktest.Server) {
-		server.HangAfter(2 * time.Hour)
-		var told, stopped time.Time
-		first := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
-			<-ctx.Done()
-			if !told.IsZero() {
-				return nil // the test ends its second term
-			}
-			told = time.Now()
-			assert.ErrorIs(t, context.Cause(ctx), rlock.ErrLost)
-			assert.True(t, term.Valid())
-			time.Sleep(lease/3 - 2*time.Second)
-			assert.True(t, term.Valid())
-			stopped = time.Now()
-			return context.Cause(ctx)
-		}, elect.WithOverrun(func() { t.Error("overrun") }))
-		var began time.Time
-		second := stand(t, server, func(ctx context.Context, _ *rlock.Hold) error {
-			began = time.Now()
-			<-ctx.Done()
-			return nil
-		})
-		time.Sleep(time.Hour)
-		cut := time.Now()
-		server.Cut(first.client)
-		time.Sleep(2 * lease)
-		synctest.Wait()
-		assert.Nil(t, first.Term())
-		assert.NotNil(t, second.Term())
-		assert.WithinRange(t, told, cut.Add(lease/4), cut.Add(lease*2/3))
-		assert.True(t, stopped.Before(began))
-
-		server.Heal(first.client)
-		second.stop(t)
-		time.Sleep(lease)
-		assert.NotNil(t, first.Term(), "it stands again")
-		first.cancel()
-		assert.NoError(t, <-first.ended)
-	})
-}
-
+// The work is told after two thirds of a lease that is not renewed.
 func TestWorkThatOutlivesTheLeaseIsAnOverrun(t *testing.T) {
-	for how, lose := range map[string]func(*rlocktest.Server, *replica){
-		"its client is cut off": func(s *rlocktest.Server, r *replica) { s.Cut(r.client) },
-		"the lock is lost":      func(s *rlocktest.Server, _ *replica) { s.Lose(name) },
+	cut := func(s *rlocktest.Server, r *replica) { s.Cut(r.client) }
+	for how, x := range map[string]struct {
+		ends    func(*rlocktest.Server, *replica)
+		takes   time.Duration // for the work to stop
+		overrun bool
+	}{
+		"its client is cut off": {cut, lease, true},
+		"the lock is lost":      {func(s *rlocktest.Server, _ *replica) { s.Lose(name) }, lease, true},
+		"it stops in time":      {cut, lease/3 - 2*time.Second, false},
+		"the lease is renewed":  {func(_ *rlocktest.Server, r *replica) { r.cancel() }, time.Hour, false},
 	} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T, server *rlocktest.Server) {
+				server.HangAfter(2 * time.Hour)
 				var told, over time.Time
-				end := make(chan struct{})
-				leader := stand(t, server, func(ctx context.Context, _ *rlock.Hold) error {
+				leader := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
 					<-ctx.Done()
+					if !told.IsZero() {
+						return nil // the test ends its second term
+					}
 					told = time.Now()
-					<-end
-					return nil
+					time.Sleep(x.takes)
+					assert.Equal(t, !x.overrun, term.Valid())
+					return context.Cause(ctx)
 				}, elect.WithOverrun(func() { over = time.Now() }))
-				lose(server, leader)
-				time.Sleep(2 * lease)
-				synctest.Wait()
-				assert.Equal(t, over.Sub(told).Round(time.Second), lease/3)
+				x.ends(server, leader)
+				time.Sleep(2*lease + x.takes)
+				if x.overrun {
+					assert.Equal(t, lease/3, over.Sub(told).Round(time.Second))
+				} else {
+					assert.Zero(t, over)
+				}
 				server.Heal()
-				leader.cancel()
-				close(end)
-				assert.NoError(t, <-leader.ended)
+				leader.stop(t)
 			})
 		})
 	}
-}
-
-func TestWorkMayTakeLongToStopWhileTheLeaseIsRenewed(t *testing.T) {
-	bubble(t, func(t *testing.T, server *rlocktest.Server) {
-		server.HangAfter(2 * time.Hour)
-		leader := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
-			<-ctx.Done()
-			time.Sleep(time.Hour)
-			assert.True(t, term.Valid())
-			return ctx.Err()
-		}, elect.WithOverrun(func() { t.Error("overrun") }))
-		leader.stop(t)
-		server.AssertNothingHeld()
-	})
 }
 
 func TestFunctionsOfTheTermEndBeforeItsRelease(t *testing.T) {
@@ -314,33 +269,6 @@ func TestRunReturnsTheErrorOfAClosedClient(t *testing.T) {
 		require.NoError(t, leader.client.Close())
 		require.ErrorIs(t, <-leader.ended, rlock.ErrClosed)
 		assert.Nil(t, leader.Term())
-	})
-}
-
-// Work that goes on after its term counts for no later term.
-func TestWorkThatOutlivesItsTermIsWithoutIt(t *testing.T) {
-	bubble(t, func(t *testing.T, server *rlocktest.Server) {
-		var background []context.Context
-		leader := stand(t, server, func(ctx context.Context, term *rlock.Hold) error {
-			background = append(background, context.WithoutCancel(ctx), context.WithoutCancel(term.Context()))
-			<-ctx.Done()
-			return nil
-		})
-		require.NoError(t, leader.Do(t.Context(), func(ctx context.Context) error {
-			background = append(background, context.WithoutCancel(ctx))
-			return nil
-		}))
-		leader.stop(t)
-		lock := leader.client.NewFencedLock(name)
-		for _, ctx := range background {
-			hold, err := lock.Acquire(ctx)
-			require.NoError(t, err)
-			for _, other := range background {
-				_, err := lock.Acquire(other, rlock.WithWait(0))
-				require.ErrorIs(t, err, rlock.ErrNotAcquired)
-			}
-			require.NoError(t, hold.Release(t.Context()))
-		}
 	})
 }
 
