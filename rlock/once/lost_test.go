@@ -570,18 +570,6 @@ func TestAValueThatRedisRefusesIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestForgetRefusesWhatDoRefuses(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := start(w, once.Options{})
-		for _, name := range []string{"", strings.Repeat("k", 64<<10+1)} {
-			require.ErrorIs(t, p.Forget(w.Ctx, name), rlock.ErrInvalidName)
-		}
-		ended, cancel := context.WithCancel(w.Ctx)
-		cancel()
-		require.EqualError(t, p.Forget(ended, "k"), `once: forget "k": context canceled`)
-	})
-}
-
 func TestForgetWaitsForRedis(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		o := once.Options{Keep: time.Hour}

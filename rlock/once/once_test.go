@@ -283,11 +283,8 @@ func TestOnlyACallThatWouldWaitForItselfIsNested(t *testing.T) {
 
 // An error that is for all callers of a key is an error like any other in the function of another
 // key that asks for it.
-func TestNoErrorForAllIsNone(t *testing.T) {
-	require.NoError(t, once.ForAll(nil))
-}
-
 func TestAnErrorForAllDoesNotLeakToAnOuterFunction(t *testing.T) {
+	require.NoError(t, once.ForAll(nil))
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		p := start(w, once.Options{})
 		missing := errors.New("no such account")
@@ -452,32 +449,6 @@ func TestCallersThatLeave(t *testing.T) {
 			assert.EqualValues(t, 1, runs.Load())
 		})
 	}
-}
-
-// The next process in the queue runs when the lease of one that died is over, and its value is for
-// all.
-func TestTheNextOneRunsWhenALeaderDies(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		var runs atomic.Int32
-		lease := testbed.WithLease(4 * time.Second)
-		dead, next, third := start(w, once.Options{}, lease), start(w, once.Options{}, lease), start(w, once.Options{}, lease)
-		dead.asks(w.Ctx, 1, takes(time.Hour, "", &runs))
-		synctest.Wait()
-		ends := []<-chan end{next.asks(w.Ctx, 10, takes(time.Second, "it", &runs))}
-		synctest.Wait()
-		ends = append(ends, third.asks(w.Ctx, 10, takes(time.Second, "it", &runs)))
-		synctest.Wait()
-		dead.client.Die()
-		for _, e := range ends {
-			for range 10 {
-				r := <-e
-				require.NoError(t, r.err)
-				assert.Equal(t, "it", r.value)
-				assert.LessOrEqual(t, r.after, 5*time.Second+10*time.Millisecond)
-			}
-		}
-		assert.EqualValues(t, 2, runs.Load())
-	})
 }
 
 // One that loses the lock stores nothing, and its callers get the value of its successor; without
