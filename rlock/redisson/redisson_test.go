@@ -665,21 +665,6 @@ func TestWithTheKitASemaphoreIsWaitedForForHours(t *testing.T) {
 	})
 }
 
-func TestWithTheKitAServerThatIsGoneDelaysAWaiter(t *testing.T) {
-	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
-		cut, other := server.Client(), redisson.New(server.Client())
-		s := redisson.New(cut).Semaphore("s")
-		waits := result(func() error { return s.Acquire(t.Context(), 1) })
-		server.Cut(cut)
-		require.NoError(t, other.Semaphore("s").Release(t.Context(), 1))
-		time.Sleep(time.Minute)
-		server.Heal(cut)
-		healed := time.Now()
-		require.NoError(t, <-waits)
-		assert.Less(t, time.Since(healed), 10*time.Second)
-	})
-}
-
 func TestWithTheKitAnErrorOfTheServerIsTheCallers(t *testing.T) {
 	withTheKit(t, func(t *testing.T, server *rlocktest.Server) {
 		c := redisson.New(server.Client())
