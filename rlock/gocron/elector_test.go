@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/elect"
 	rlockgocron "github.com/go-rlock/rlock/rlock/gocron"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
@@ -20,8 +19,7 @@ import (
 // A standing elector is one in Run.
 type standing struct {
 	*rlockgocron.Elector
-	client *rlock.Client
-	stop   func()
+	stop func()
 }
 
 // stand starts two electors, the first of which leads.
@@ -29,14 +27,13 @@ func stand(t *testing.T, server *rlocktest.Server) (first, second standing) {
 	t.Helper()
 	var both [2]standing
 	for i, text := range []string{"the first", "the second"} {
-		client := server.Client()
-		elector := rlockgocron.NewElector(client, "leader", elect.WithText(text))
+		elector := rlockgocron.NewElector(server.Client(), "leader", elect.WithText(text))
 		require.ErrorIs(t, elector.IsLeader(t.Context()), elect.ErrNotLeader)
 		assert.Nil(t, elector.Term())
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { assert.NoError(t, elector.Run(ctx)) })
-		both[i] = standing{elector, client, func() { cancel(); run.Wait() }}
+		both[i] = standing{elector, func() { cancel(); run.Wait() }}
 		synctest.Wait()
 	}
 	require.NoError(t, both[0].IsLeader(t.Context()))
@@ -44,28 +41,13 @@ func stand(t *testing.T, server *rlocktest.Server) (first, second standing) {
 	return both[0], both[1]
 }
 
-func TestTheNextSchedulerLeadsWhenTheFirstOneStops(t *testing.T) {
+// The context of a task ends with the term, and the next term begins when the job has returned.
+func TestATaskBelongsToTheTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := stand(t, rlocktest.NewServer(t))
 		text, err := second.Leader(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, "the first", text)
-
-		first.stop()
-		synctest.Wait()
-		assert.ErrorIs(t, first.IsLeader(t.Context()), elect.ErrNotLeader)
-		assert.NoError(t, second.IsLeader(t.Context()))
-		text, err = first.Leader(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, "the second", text)
-		second.stop()
-	})
-}
-
-// The context of a task ends with the term, and the next term begins when the job has returned.
-func TestATaskBelongsToTheTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		first, second := stand(t, rlocktest.NewServer(t))
 		scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(first))
 		require.NoError(t, err)
 		var began, ended time.Time

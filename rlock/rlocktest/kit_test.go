@@ -109,40 +109,28 @@ func TestAssertNothingHeldFindsEachKindOfLock(t *testing.T) {
 	})
 }
 
+// A call of package once waits with a ticket of its own sort.
 func TestAssertNothingHeldFindsWaiters(t *testing.T) {
 	asserting(t, func(t *testing.T, r *recorder, server *rlocktest.Server) {
 		client := server.Client()
-		server.Steal(key, time.Minute)
-		ctx, cancel := context.WithCancel(t.Context())
-		waited := make(chan error)
-		go func() { waited <- client.NewLock(key).Lock(ctx) }()
-		synctest.Wait()
-		assert.False(t, server.AssertNothingHeld())
-		assert.Contains(t, r.told(), `a client waits for the lock of the queue "rlock_queue:{orders:42}"`)
-		cancel()
-		require.ErrorIs(t, <-waited, context.Canceled)
-		server.Lose(key)
-		assert.True(t, server.AssertNothingHeld(), r.told())
-	})
-}
-
-// A call of package once waits with a ticket of its own sort.
-func TestAssertNothingHeldFindsACallThatWaitsForAResult(t *testing.T) {
-	asserting(t, func(t *testing.T, r *recorder, server *rlocktest.Server) {
-		group := results.New(server.Client(), results.Options{})
+		group := results.New(client, results.Options{})
 		defer group.Close()
-		server.Steal(key, time.Minute)
-		ctx, cancel := context.WithCancel(t.Context())
-		waited := make(chan error)
-		go func() {
-			_, _, err := group.Do(ctx, key, func(context.Context) ([]byte, error) { return nil, nil })
-			waited <- err
-		}()
-		synctest.Wait()
-		assert.False(t, server.AssertNothingHeld())
-		assert.Contains(t, r.told(), `a client waits for the lock of the queue "rlock_queue:{orders:42}"`)
-		cancel()
-		require.ErrorIs(t, <-waited, context.Canceled)
+		for _, waits := range []func(context.Context) error{
+			client.NewLock(key).Lock,
+			func(ctx context.Context) error { _, _, err := group.Do(ctx, key, nil); return err },
+		} {
+			server.Steal(key, time.Minute)
+			ctx, cancel := context.WithCancel(t.Context())
+			waited := make(chan error)
+			go func() { waited <- waits(ctx) }()
+			synctest.Wait()
+			assert.False(t, server.AssertNothingHeld())
+			assert.Contains(t, r.told(), `a client waits for the lock of the queue "rlock_queue:{orders:42}"`)
+			cancel()
+			require.ErrorIs(t, <-waited, context.Canceled)
+			server.Lose(key)
+			assert.True(t, server.AssertNothingHeld(), r.told())
+		}
 	})
 }
 
@@ -436,23 +424,32 @@ func TestLosingAFreeLockFailsTheTest(t *testing.T) {
 	})
 }
 
+// A lock of readers is stolen by a writer.
 func TestAStolenLockEndsWithItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		client := server.Client()
 		for kind, acquire := range acquirers(client) {
-			if kind == "semaphore" { // only permits that are held can be stolen
-				held, err := acquire(t.Context())
-				require.NoError(t, err)
-				defer func() { require.ErrorIs(t, held.Release(t.Context()), rlock.ErrLost) }()
+			for _, held := range []bool{true, false} {
+				if !held && kind == "semaphore" {
+					continue // only permits that are held can be stolen
+				}
+				if held {
+					lost, err := acquire(t.Context())
+					require.NoError(t, err)
+					server.Steal(key, 2*time.Minute)
+					<-lost.Context().Done()
+					require.ErrorIs(t, lost.Release(t.Context()), rlock.ErrLost)
+				} else {
+					server.Steal(key, 2*time.Minute)
+				}
+				began := time.Now()
+				_, err := acquire(t.Context(), rlock.WithWait(0))
+				require.ErrorIs(t, err, rlock.ErrNotAcquired, kind)
+				hold, err := acquire(t.Context()) // waits
+				require.NoError(t, err, kind)
+				assert.InDelta(t, 2*time.Minute, time.Since(began), float64(3*time.Second), kind)
+				require.NoError(t, hold.Release(t.Context()))
 			}
-			server.Steal(key, 2*time.Minute)
-			began := time.Now()
-			_, err := acquire(t.Context(), rlock.WithWait(0))
-			require.ErrorIs(t, err, rlock.ErrNotAcquired, kind)
-			hold, err := acquire(t.Context()) // waits
-			require.NoError(t, err, kind)
-			assert.InDelta(t, 2*time.Minute, time.Since(began), float64(3*time.Second), kind)
-			require.NoError(t, hold.Release(t.Context()))
 		}
 	})
 }
@@ -472,24 +469,6 @@ func TestAllPermitsOfASemaphoreAreStolen(t *testing.T) {
 			require.ErrorIs(t, err, rlock.ErrNotAcquired)
 		}
 		require.ErrorIs(t, two.Release(t.Context()), rlock.ErrLost)
-	})
-}
-
-func TestAStolenReadWriteLockIsAWriters(t *testing.T) {
-	bubble(t, func(t *testing.T, server *rlocktest.Server) {
-		client := server.Client()
-		lock := client.NewReadWriteLock(key)
-		hold, err := lock.Read().Acquire(t.Context())
-		require.NoError(t, err)
-		server.Steal(key, time.Minute)
-		<-hold.Context().Done()
-		fields, err := server.Miniredis().HKeys(key)
-		require.NoError(t, err)
-		assert.Equal(t, []string{"ffffffff-ffff-8fff-bfff-ffffffffffff:1:write", "mode"}, fields)
-		_, err = lock.Read().Acquire(t.Context(), rlock.WithWait(0))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
-		_, err = lock.Write().Acquire(t.Context(), rlock.WithWait(0))
-		require.ErrorIs(t, err, rlock.ErrNotAcquired)
 	})
 }
 
