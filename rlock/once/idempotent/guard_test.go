@@ -461,32 +461,28 @@ func slow(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// What a handler has finished when the guard is closed is kept, also if its client has left.
-func TestCloseKeepsWhatAHandlerHasFinished(t *testing.T) {
-	bubble(t, idempotent.Options{}, slow, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
-		ctx, cancel := context.WithCancel(context.Background())
-		go a.post(key, "7", func(r *http.Request) { *r = *r.WithContext(ctx) })
-		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		a.Close()
-		assert.Equal(t, http.StatusCreated, b.post(key, "7").Code)
-		assert.Zero(t, b.runs.Load())
-	})
-}
-
-// A request whose handler goes on when the guard is closed gets 503, and a later one the response.
-// If the handler returns at once, the request gets either.
+// A request whose handler goes on when the guard is closed gets 503, unless it has left, and a later
+// one the response. If the handler returns at once, the request gets either.
 func TestCloseWhileAHandlerRuns(t *testing.T) {
-	bubble(t, idempotent.Options{}, slow, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
-		first := make(chan int, 1)
-		go func() { first <- a.post(key, "7").Code }()
-		synctest.Wait()
-		a.Close()
-		assert.Equal(t, http.StatusServiceUnavailable, <-first)
-		assert.Equal(t, http.StatusCreated, b.post(key, "7").Code)
-		assert.Zero(t, b.runs.Load())
-	})
+	for _, leaves := range []bool{false, true} {
+		bubble(t, idempotent.Options{}, slow, func(t *testing.T, _ *rlocktest.Server, a, b *server) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			first := make(chan int, 1)
+			go func() { first <- a.post(key, "7", func(r *http.Request) { *r = *r.WithContext(ctx) }).Code }()
+			synctest.Wait()
+			if leaves {
+				cancel()
+				<-first
+			}
+			a.Close()
+			if !leaves {
+				assert.Equal(t, http.StatusServiceUnavailable, <-first)
+			}
+			assert.Equal(t, http.StatusCreated, b.post(key, "7").Code)
+			assert.Zero(t, b.runs.Load())
+		})
+	}
 }
 
 // A server that dies in its handler leaves an unknown outcome, for Keep, or the handler is run
@@ -719,44 +715,14 @@ func TestTheLongestResponseIsKept(t *testing.T) {
 	})
 }
 
-// A response that is too long is passed on while the handler runs, and not held in memory.
-func TestLongResponsesArePassedOnAndNotKept(t *testing.T) {
-	var goOn chan struct{} // of the bubble
-	long := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("X-A", "1")
-		w.WriteHeader(http.StatusAccepted)
-		_, _ = io.WriteString(w, strings.Repeat("x", 100))
-		_, _ = io.WriteString(w, "y")
-		<-goOn
-		_, _ = io.WriteString(w, "z")
-	}
-	bubble(t, idempotent.Options{MostResponse: 100}, long, func(t *testing.T, redis *rlocktest.Server, a, b *server) {
-		goOn = make(chan struct{})
-		r, w, served := a.request(key, "7"), httptest.NewRecorder(), make(chan struct{})
-		go func() {
-			a.ServeHTTP(w, r)
-			close(served)
-		}()
-		synctest.Wait()
-		assert.Equal(t, 101, w.Body.Len())
-		assert.Equal(t, http.StatusAccepted, w.Code)
-		assert.Equal(t, "1", w.Result().Header.Get("X-A"))
-		close(goOn)
-		<-served
-		assert.Equal(t, 102, w.Body.Len())
-		assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
-		assert.Zero(t, b.runs.Load())
-		for _, name := range redis.Miniredis().Keys() {
-			assert.Less(t, len(redis.Miniredis().HGet(name, "v")), 100, "the body is not stored")
-		}
-	})
-}
-
-// Nothing is written to a request that has left, and its handler goes on.
+// A response that is too long is passed on while the handler runs, and not held in memory. Nothing
+// is written to a request that has left, and its handler goes on.
 func TestALongResponseOfAClientThatLeaves(t *testing.T) {
 	var written error
 	ended := false
 	long := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-A", "1")
+		w.WriteHeader(http.StatusAccepted)
 		for range 3 {
 			_, _ = io.WriteString(w, strings.Repeat("x", 100))
 			time.Sleep(time.Second)
@@ -764,7 +730,7 @@ func TestALongResponseOfAClientThatLeaves(t *testing.T) {
 		_, written = io.WriteString(w, "y")
 		ended = true
 	}
-	bubble(t, idempotent.Options{MostResponse: 150}, long, func(t *testing.T, _ *rlocktest.Server, a, _ *server) {
+	bubble(t, idempotent.Options{MostResponse: 150}, long, func(t *testing.T, redis *rlocktest.Server, a, b *server) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
 		defer cancel()
 		w := a.post(key, "7", func(r *http.Request) { *r = *r.WithContext(ctx) })
@@ -772,7 +738,14 @@ func TestALongResponseOfAClientThatLeaves(t *testing.T) {
 		synctest.Wait()
 		require.True(t, ended)
 		require.NoError(t, written)
+		assert.Equal(t, http.StatusAccepted, w.Code)
+		assert.Equal(t, "1", w.Result().Header.Get("X-A"))
 		assert.Equal(t, 300, w.Body.Len())
+		assert.Equal(t, http.StatusInternalServerError, b.post(key, "7").Code)
+		assert.Zero(t, b.runs.Load())
+		for _, name := range redis.Miniredis().Keys() {
+			assert.Less(t, len(redis.Miniredis().HGet(name, "v")), 100, "the body is not stored")
+		}
 	})
 }
 
