@@ -632,11 +632,7 @@ func withTheKit(t *testing.T, run func(t *testing.T, server *rlocktest.Server)) 
 	t.Helper()
 	t.Parallel()
 	redistest.WithoutServer(t)
-	synctest.Test(t, func(t *testing.T) {
-		server := rlocktest.NewServer(t)
-		server.HangAfter(24 * time.Hour)
-		run(t, server)
-	})
+	synctest.Test(t, func(t *testing.T) { run(t, rlocktest.NewServer(t)) })
 }
 
 func TestWithTheKitAnErrorOfTheServerIsTheCallers(t *testing.T) {

@@ -184,13 +184,21 @@ func (f *fleet) lock(h *fakeHome, name string) *fakeLock {
 	return &fakeLock{fleet: f, name: name, leaves: []Leaf{{Name: name, Home: h.Home}}, turn: make(chan struct{})}
 }
 
-// servers returns a lock of the same name on each of n servers, and the red lock of these locks.
+// servers returns a lock of the same name on each of n new clients, and the red lock of these locks.
 func (f *fleet) servers(n int) ([]*fakeLock, *Lock) {
-	var locks []*fakeLock
+	var homes []*fakeHome
 	for range n {
-		locks = append(locks, f.lock(f.home(), "red"))
+		homes = append(homes, f.home())
 	}
-	return locks, redOf("red", n, locks...)
+	return f.on(homes, "red")
+}
+
+// on returns a lock of that name on each of the clients, and the red lock of these locks.
+func (f *fleet) on(homes []*fakeHome, name string) (locks []*fakeLock, l *Lock) {
+	for _, h := range homes {
+		locks = append(locks, f.lock(h, name))
+	}
+	return locks, redOf(name, len(homes), locks...)
 }
 
 // occupy has other owners take all the locks.

@@ -473,30 +473,18 @@ func TestTheFirstLookAtAnOldServerIsWhenItIsOldEnough(t *testing.T) {
 // its wait behind.
 func TestHoldsWaitForTheirPartsSideBySide(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
-		var homes []*fakeHome
-		for range 3 {
-			homes = append(homes, f.home())
-		}
-		red := func(name string) (locks []*fakeLock, h *Hold) {
-			for _, home := range homes {
-				locks = append(locks, f.lock(home, name))
-			}
-			h, err := take(redOf(name, 3, locks...), forever)
-			require.NoError(t, err)
-			return locks, h
-		}
-		servers, first := red("first")
-		others, second := red("second")
-		synctest.Wait()
+		servers, l := f.servers(3)
+		others, m := f.on(f.homes, "other")
+		first, second := f.held(l), f.held(m)
 		servers[0].the().lose(errGone)
 		others[0].the().lose(errGone)
-		other := servers[0].occupy()
+		occupied := servers[0].occupy()
 		time.Sleep(longest + time.Millisecond)
 		assert.Len(t, first.copyParts(), 2)
 		assert.Len(t, second.copyParts(), 3)
 		require.NoError(t, first.Release(t.Context()))
 		synctest.Wait()
-		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, occupied.Release(t.Context()))
 		synctest.Wait()
 		assert.Zero(t, servers[0].held(), "a hold that is over waits for nothing")
 		require.NoError(t, second.Release(t.Context()))
@@ -533,19 +521,13 @@ func TestAReleaseReturnsWhenAMajorityIsConfirmed(t *testing.T) {
 // One of five servers is slow, and thousands of calls a second leave their release there behind.
 func TestReleasesThatAreLeftBehindHaveABound(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
-		var homes []*fakeHome
-		for range 5 {
-			homes = append(homes, f.home())
-		}
+		f.servers(5)
 		var slow []*fakeLock // on one of the servers
 		for i := range 3 * maxReleases {
-			var parts []*fakeLock
-			for _, h := range homes {
-				parts = append(parts, f.lock(h, fmt.Sprint("red", i)))
-			}
+			parts, l := f.on(f.homes, fmt.Sprint("red", i))
 			parts[2].freeze = 4 * time.Second
 			slow = append(slow, parts[2])
-			h := f.held(redOf("red", 5, parts...))
+			h := f.held(l)
 			require.NoError(t, h.Release(t.Context()))
 		}
 		most := int64(0)
@@ -555,7 +537,7 @@ func TestReleasesThatAreLeftBehindHaveABound(t *testing.T) {
 		assert.LessOrEqual(t, most, int64(maxReleases+5))
 		assert.Greater(t, most, int64(maxReleases/2))
 		began := time.Now()
-		for _, h := range homes {
+		for _, h := range f.homes {
 			h.close()
 		}
 		assert.Positive(t, time.Since(began), "Close waits for them")
