@@ -79,24 +79,19 @@ func (r *replica) stop(t *testing.T) {
 	assert.NoError(t, <-r.ended)
 }
 
-func (r *replica) token(t *testing.T) uint64 {
-	t.Helper()
-	require.NotNil(t, r.Term())
-	token, err := r.Term().Token()
-	require.NoError(t, err)
-	return token
-}
-
 func TestOneCandidateLeadsAndTheNextOneAfterIt(t *testing.T) {
 	bubble(t, func(t *testing.T, server *rlocktest.Server) {
 		first, second := stand(t, server, nil), stand(t, server, nil)
+		assert.NotNil(t, first.Term())
 		assert.Nil(t, second.Term())
-		token := first.token(t)
 
 		first.stop(t)
 		synctest.Wait()
 		assert.Nil(t, first.Term())
-		assert.Greater(t, second.token(t), token)
+		require.NotNil(t, second.Term())
+		token, err := second.Term().Token()
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, token)
 		second.stop(t)
 		server.AssertNothingHeld()
 		assert.Equal(t, []string{"redisson_lock_token:{lock:leader}"}, server.Miniredis().Keys(), "the text is deleted")

@@ -319,13 +319,14 @@ func TestWaitsAndHoldsThatLastAreLoggedOnceAndInTime(t *testing.T) {
 	})
 }
 
-// The goroutine of a call finds its site out, for a later look.
+// The goroutine of a call finds its site out, for a later look. A leader, for which others wait,
+// holds its lock for as long as it lives.
 func TestALongWaitIsLoggedOnceItsSiteIsKnown(t *testing.T) {
 	f := &fake{}
 	virtual(t, f, func(t *testing.T, d *Watcher) {
 		log := logging(d)
 		limited(d)
-		f.set(func() { f.views = []contract.View{lastingLock("a", nil)} })
+		f.set(func() { f.views = []contract.View{lastingLock("a", nil)}; f.views[0].Levels[0].Standing = true })
 		begins(d)
 		time.Sleep(8 * time.Second)
 		synctest.Wait()
@@ -337,6 +338,7 @@ func TestALongWaitIsLoggedOnceItsSiteIsKnown(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(log.String(), longWait))
 		assert.Contains(t, log.String(), "here")
 		assert.Contains(t, log.String(), "holder_note=mine")
+		assert.NotContains(t, log.String(), longHold)
 	})
 }
 
@@ -362,22 +364,6 @@ func TestAWholeIsLoggedInPlaceOfItsParts(t *testing.T) {
 		assert.Equal(t, 2, strings.Count(log.String(), "lock=a,b kind=multi"))
 		assert.Positive(t, released.Load())
 		assert.NotContains(t, log.String(), longWait, "it logs its own waits")
-	})
-}
-
-// A leader holds its lock for as long as it lives.
-func TestAHoldThatIsLongByDesignIsNotLogged(t *testing.T) {
-	f := &fake{}
-	virtual(t, f, func(t *testing.T, d *Watcher) {
-		log := logging(d)
-		limited(d)
-		v := lastingLock("a", nil)
-		v.Levels[0].Standing = true
-		f.views = []contract.View{v}
-		begins(d)
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		assert.NotContains(t, log.String(), longHold)
 	})
 }
 
