@@ -462,47 +462,35 @@ func TestACallAfterAForgetInTheLastMomentOfAFunction(t *testing.T) {
 	})
 }
 
-// A caller joins a flight whose look is in flight: Redis has found a kept value, which is forgotten
-// before the answer comes. The caller asked after that Forget. The others take the value.
-func TestACallAfterAForgetTakesNothingFromAnEarlierLook(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		var runs atomic.Int32
-		o := once.Options{Keep: time.Hour}
-		a, b := start(w, o), start(w, o)
-		a.warm(w, b)
-		<-b.asks(w.Ctx, 1, takes(0, "old", &runs))
-		a.client.Net.SetRoundTrip(400 * time.Millisecond)
-		first := a.asks(w.Ctx, 1, takes(0, "no", &runs))
-		time.Sleep(250 * time.Millisecond) // Redis has looked
-		require.NoError(t, b.Forget(w.Ctx, key))
-		later := a.asks(w.Ctx, 2, takes(0, "new", &runs))
-		assert.Equal(t, "old", (<-first).value)
-		for range 2 {
-			assert.Equal(t, "new", (<-later).value)
-		}
-		assert.EqualValues(t, 2, runs.Load())
-	})
-}
-
-// Callers that join a flight whose look finds a kept value take that by another look, and run
-// nothing.
-func TestACallBesideALookTakesAKeptValue(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		var runs atomic.Int32
-		o := once.Options{Keep: time.Hour}
-		a, b := start(w, o), start(w, o)
-		a.warm(w, b)
-		<-b.asks(w.Ctx, 1, takes(0, "kept", &runs))
-		a.client.Net.SetRoundTrip(400 * time.Millisecond)
-		first := a.asks(w.Ctx, 1, takes(0, "no", &runs))
-		time.Sleep(250 * time.Millisecond)
-		later := a.asks(w.Ctx, 2, takes(0, "no", &runs))
-		assert.Equal(t, end{"kept", true, nil, 400 * time.Millisecond}, <-first)
-		for range 2 {
-			assert.Equal(t, end{"kept", true, nil, 550 * time.Millisecond}, <-later)
-		}
-		assert.EqualValues(t, 1, runs.Load())
-	})
+// Callers join a flight whose look is in flight: Redis has found a kept value, which they take by
+// another look, and run nothing. If it is forgotten before the answer comes, they asked after that
+// Forget, and the others take the value.
+func TestACallBesideALookTakesNothingThatIsForgotten(t *testing.T) {
+	for _, forgets := range []bool{false, true} {
+		testbed.BubbleAlone(t, func(t *testing.T, w *testbed.World) {
+			var runs atomic.Int32
+			o := once.Options{Keep: time.Hour}
+			a, b := start(w, o), start(w, o)
+			a.warm(w, b)
+			<-b.asks(w.Ctx, 1, takes(0, "old", &runs))
+			a.client.Net.SetRoundTrip(400 * time.Millisecond)
+			first := a.asks(w.Ctx, 1, takes(0, "no", &runs))
+			time.Sleep(250 * time.Millisecond) // Redis has looked
+			if forgets {
+				require.NoError(t, b.Forget(w.Ctx, key))
+			}
+			later := a.asks(w.Ctx, 2, takes(0, "new", &runs))
+			assert.Equal(t, end{"old", true, nil, 400 * time.Millisecond}, <-first)
+			for range 2 {
+				if e := <-later; forgets {
+					assert.Equal(t, "new", e.value)
+				} else {
+					assert.Equal(t, end{"old", true, nil, 550 * time.Millisecond}, e)
+				}
+			}
+			assert.EqualValues(t, map[bool]int{false: 1, true: 2}[forgets], runs.Load())
+		})
+	}
 }
 
 // A value that is forgotten is not kept, nor is that of a function which ran then; the next one is.
