@@ -582,61 +582,24 @@ func TestAnOperatorSettlesAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A right that is missing when a handler has ended is logged, and keeps no lock: after a response
-// that is no result, whose mark stays, after one that cannot be stored, and in Forget, which then
-// changes nothing.
-func TestAMissingRightAfterTheHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		redis := rlocktest.NewServer(t)
-		var logged strings.Builder
-		const undeleted, unstored = "NOPERM this user has no permissions to run the 'del' command", "NOPERM this user has no permissions to run the 'hset' command"
-		var name string
-		var status atomic.Int32
-		var ends atomic.Bool // without the right to store
-		client := redis.Client(func(c *rlock.Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
-		s := over(t, client, idempotent.Options{Wait: time.Second}, func(w http.ResponseWriter, r *http.Request) {
-			name = idempotent.Key(r.Context())
-			w.WriteHeader(int(status.Load()))
-			if ends.Load() {
-				redis.Refuse(unstored, "hset")
-			}
-		})
-		says := func(text string) {
-			synctest.Wait()
-			assert.Contains(t, logged.String(), "gets 500")
-			assert.Contains(t, logged.String(), text)
-			logged.Reset()
-			assert.Empty(t, inspect.Of(client).Held())
-			time.Sleep(2 * time.Minute) // until the next message
-		}
-		status.Store(http.StatusServiceUnavailable)
-		redis.Refuse(undeleted, "del")
-		assert.Equal(t, http.StatusServiceUnavailable, s.post(key, "7").Code)
-		redis.Heal()
-		says("'del'")
-		assert.Equal(t, http.StatusInternalServerError, s.post(key, "7").Code)
-		require.NoError(t, s.Forget(t.Context(), name))
-
-		status.Store(http.StatusCreated)
-		ends.Store(true)
-		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
-		ends.Store(false)
-		redis.Heal()
-		says("'hset'")
-		require.NoError(t, s.Forget(t.Context(), name))
-		time.Sleep(time.Millisecond)
-
-		assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
-		runs := s.runs.Load()
-		for refused, command := range map[string]string{undeleted: "del", "NOPERM this user has no permissions to run the 'pttl' command": "pttl"} {
-			redis.Refuse(refused, command)
+// Forget without a right changes nothing, and keeps no lock.
+func TestForgetWithoutARight(t *testing.T) {
+	name := ""
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		name = idempotent.Key(r.Context())
+		w.WriteHeader(http.StatusCreated)
+	}
+	bubble(t, idempotent.Options{}, handler, func(t *testing.T, redis *rlocktest.Server, a, b *server) {
+		a.post(key, "7")
+		for _, command := range []string{"del", "pttl"} {
+			redis.Refuse("NOPERM this user has no permissions to run the '"+command+"' command", command)
 			began := time.Now()
-			require.ErrorIs(t, s.Forget(t.Context(), name), rlock.ErrNoPermission)
+			require.ErrorIs(t, a.Forget(t.Context(), name), rlock.ErrNoPermission)
 			assert.Less(t, time.Since(began), time.Second)
 			redis.Heal()
-			assert.Empty(t, inspect.Of(client).Held())
-			assert.Equal(t, http.StatusCreated, s.post(key, "7").Code)
-			assert.Equal(t, runs, s.runs.Load(), "the response is still kept")
+			assert.Empty(t, inspect.Of(a.client).Held())
+			assert.Equal(t, http.StatusCreated, b.post(key, "7").Code)
+			assert.Zero(t, b.runs.Load(), "the response is still kept")
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/inspect"
 	"github.com/go-rlock/rlock/rlock/once/idempotent"
 	"github.com/go-rlock/rlock/rlock/rlocktest"
 )
@@ -87,6 +88,13 @@ func TestOutcomes(t *testing.T) {
 		outcome: "the handler has returned", // without one
 		handler: func(w http.ResponseWriter, _ *http.Request, _ setup) { w.WriteHeader(http.StatusLocked) },
 		status:  423, later: 201,
+	}, {
+		outcome: "the handler has returned", // without one, and Redis refuses to take the mark back
+		before: func(s setup) {
+			s.redis.Refuse("NOPERM this user has no permissions to run the 'del' command", "del")
+		},
+		handler: func(w http.ResponseWriter, _ *http.Request, _ setup) { w.WriteHeader(http.StatusLocked) },
+		status:  423, log: "'del'", later: 500,
 	}, {
 		outcome: "the handler has returned", // and Redis refuses to store
 		handler: func(w http.ResponseWriter, _ *http.Request, s setup) {
@@ -178,6 +186,7 @@ func TestOutcomes(t *testing.T) {
 				}
 				s.redis.Heal()
 				time.Sleep(10 * time.Second) // until a handler that runs has returned, and a lease has ended
+				assert.Empty(t, inspect.Of(s.a.client).Held())
 				assert.Equal(t, x.later, s.b.post(key, "7").Code, "a later request")
 			})
 		})
