@@ -439,6 +439,9 @@ func TestAStolenLockEndsWithItsLease(t *testing.T) {
 					server.Steal(key, 2*time.Minute)
 					<-lost.Context().Done()
 					require.ErrorIs(t, lost.Release(t.Context()), rlock.ErrLost)
+					if fields, _ := server.Miniredis().HKeys(key); kind == "read lock" {
+						assert.Equal(t, []string{"ffffffff-ffff-8fff-bfff-ffffffffffff:1:write", "mode"}, fields)
+					}
 				} else {
 					server.Steal(key, 2*time.Minute)
 				}
