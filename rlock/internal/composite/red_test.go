@@ -14,6 +14,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestAMajorityIsMoreThanHalfOfTheServers(t *testing.T) {
+	virtual(t, func(t *testing.T, f *fleet) {
+		for servers := range 8 {
+			for missing := range servers + 1 {
+				var parts []Keyed
+				for range servers - missing {
+					parts = append(parts, f.lock(f.home(), "red"))
+				}
+				l := NewRed("red", parts, servers)
+				if missing > (servers-1)/2 || servers == 0 {
+					require.ErrorIs(t, l.Err(), wire.ErrInvalidConfig, "%d of %d", missing, servers)
+				} else {
+					require.NoError(t, l.Err())
+					assert.Equal(t, servers/2+1, l.need)
+				}
+			}
+		}
+	})
+}
+
 // Of five servers some are held, and some have a fault.
 func TestWhatTheServersSayOfARedLock(t *testing.T) {
 	virtual(t, func(t *testing.T, f *fleet) {
