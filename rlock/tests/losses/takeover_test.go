@@ -23,7 +23,7 @@ const claim = 2 * time.Second
 // The lock of a holder that works on is taken over after the grace, or by the call that an operator
 // lets through, on every sort of server and for each kind, before a call that waits already. The
 // holder's context ends before the call returns, unless the machine was so slow that the holder was
-// taken out by force.
+// taken out by force; so slow that the claim of the next holder ends, it may be anywhere.
 func TestALockIsTakenOver(t *testing.T) {
 	redistest.Over(t, testbed.EveryServer, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
@@ -63,11 +63,15 @@ func TestALockIsTakenOver(t *testing.T) {
 					}
 					<-hold.Context().Done()
 					require.ErrorIs(t, hold.Release(s.Ctx), rlock.ErrLost)
-					assert.False(t, entered.Load(), "no other call has the lock in between")
+					if entered.Load() {
+						require.ErrorIs(t, context.Cause(next.Context()), rlock.ErrLost, "no other call has the lock in between")
+					}
 					if kind == "fenced" {
 						assert.Greater(t, testbed.TokenOf(t, next), testbed.TokenOf(t, hold))
 					}
-					require.NoError(t, next.Release(s.Ctx))
+					if err := next.Release(s.Ctx); !errors.Is(err, rlock.ErrLost) {
+						require.NoError(t, err)
+					}
 					require.NoError(t, redistest.Await(t, waits))
 				}
 			})
