@@ -139,7 +139,7 @@ func (e *embedded) exact() bool { return true }
 // advance it the times of all keys are moved.
 type process struct {
 	t                 testing.TB
-	addr              string
+	server            *redistest.Server
 	commands, monitor *line
 	marks             int
 	listeners         map[string]*line
@@ -152,7 +152,7 @@ type line struct {
 }
 
 func newProcess(t testing.TB) *process {
-	p := &process{t: t, addr: redistest.Standalone(t).Addr(), listeners: make(map[string]*line)}
+	p := &process{t: t, server: redistest.Standalone(t), listeners: make(map[string]*line)}
 	p.commands, p.monitor = p.dial(), p.dial()
 	p.monitor.send([]string{"MONITOR"})
 	require.Equal(t, "OK", readReply(p.monitor.r))
@@ -160,7 +160,7 @@ func newProcess(t testing.TB) *process {
 }
 
 func (p *process) dial() *line {
-	conn, err := net.Dial("tcp", p.addr)
+	conn, err := net.Dial("tcp", p.server.Addr())
 	require.NoError(p.t, err)
 	p.t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(p.t, conn.SetDeadline(time.Now().Add(5*time.Minute)))

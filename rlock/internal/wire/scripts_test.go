@@ -3,7 +3,6 @@ package wire_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -76,9 +75,7 @@ func TestAnUnmarkIsCarriedByItself(t *testing.T) {
 	x := &wire.Exchange{Cmd: core.Command{Op: core.Unmark}, Kind: wire.Plain, Keys: &keys, Text: wire.OwnerText(owner)}
 	redis.Carry(t.Context(), x)
 	require.NoError(t, x.Answer.Err)
-	there, err := do(t, redis, "EXISTS", keys.Queue()).AsInt64()
-	require.NoError(t, err)
-	assert.Zero(t, there)
+	assert.Zero(t, number(t, redis, "EXISTS", keys.Queue()))
 }
 
 // A lease that is over as soon as it is set leaves no key: PEXPIRE has deleted the key by the time
@@ -109,9 +106,7 @@ func TestALeaseThatIsOverAtOnceLeavesNoKey(t *testing.T) {
 			require.NoError(t, do(t, redis, "DEL", "lock").Error())
 			require.NoError(t, do(t, redis, row.data...).Error())
 			_ = redis.Do(t.Context(), row.call).Error() // the key of a reader's lease may not end at once
-			there, err := do(t, redis, "EXISTS", "lock").AsInt64()
-			require.NoError(t, err)
-			assert.Zero(t, there, "it stays for ever")
+			assert.Zero(t, number(t, redis, "EXISTS", "lock"), "it stays for ever")
 		})
 	}
 }
@@ -216,13 +211,6 @@ func TestOneCallAcquiresSeveralLocksAsOneAfterTheOther(t *testing.T) {
 	})
 }
 
-func linesOf(t *testing.T, script string) []string {
-	t.Helper()
-	text, err := os.ReadFile("scripts/" + script + ".lua")
-	require.NoError(t, err)
-	return strings.Split(string(text), "\n")
-}
-
 // A key may hold other data, or come to hold them while clients wait for a lock of that name.
 func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 	redis := open(t)
@@ -299,9 +287,7 @@ func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 					}
 				}
 				assert.Equal(t, before, read(write))
-				left, err := do("PTTL", "settings").AsInt64()
-				require.NoError(t, err)
-				assert.EqualValues(t, -1, left)
+				assert.EqualValues(t, -1, number(t, redis, "PTTL", "settings"))
 			})
 		}
 	}
@@ -310,8 +296,7 @@ func TestEachScriptLeavesOtherDataAsItIs(t *testing.T) {
 // The scripts and this package tell owners apart by the same rule.
 func TestTheScriptsKnowOurOwnersAsThisPackageDoes(t *testing.T) {
 	redis := open(t)
-	text, err := os.ReadFile("scripts/owners.lua")
-	require.NoError(t, err)
+	text := textOf(t, "scripts/owners.lua")
 	const ours = "0123abcd-0123-8123-9123-0123456789ab:17"
 	for owner, want := range map[string]bool{
 		ours:                        true,
@@ -333,9 +318,7 @@ func TestTheScriptsKnowOurOwnersAsThisPackageDoes(t *testing.T) {
 	} {
 		assert.Equal(t, want, wire.OwnerText(owner).IsOurs(), owner)
 		for function, want := range map[string]bool{"isOurs": want, "mayOwn": wire.MayOwn(owner)} {
-			script := string(text) + "return " + function + "(ARGV[1]) and 1 or 0"
-			n, err := redis.Client.Do(t.Context(), redis.Client.B().Eval().Script(script).Numkeys(0).Arg(owner).Build()).AsInt64()
-			require.NoError(t, err)
+			n := number(t, redis, "EVAL", text+"return "+function+"(ARGV[1]) and 1 or 0", "0", owner)
 			assert.Equal(t, want, n == 1, "%s(%q)", function, owner)
 		}
 	}
@@ -344,12 +327,7 @@ func TestTheScriptsKnowOurOwnersAsThisPackageDoes(t *testing.T) {
 // The scripts and this package take the same parts out of the text of an owner.
 func TestTheScriptsTakeAnOwnerApartAsThisPackageDoes(t *testing.T) {
 	redis := open(t)
-	source := ""
-	for _, file := range []string{"owners", "tenures", "permits"} {
-		text, err := os.ReadFile("scripts/" + file + ".lua")
-		require.NoError(t, err)
-		source += string(text)
-	}
+	source := textOf(t, "scripts/owners.lua") + textOf(t, "scripts/tenures.lua") + textOf(t, "scripts/permits.lua")
 	source += "local t = ARGV[1] return {clientOf(t), uuidOf(t), tenureOf(t), markOf(t), tostring(isOurs(t) and isPassed(t)), tostring(moreOf(t)), passedAs(t), tostring(isWriter(t))}"
 	tenure := wire.NewID().Text(1<<63, 7).Tenure()
 	for _, behind := range []string{"7", "0", "18446744073709551615", "7*3", "0*3", "7*1", "7*x", "7*", "7*-5", "7:write", "70", string(wire.OwnerText(tenure + "7").WithNote(wire.Note{Text: "*3:write 0", At: time.UnixMilli(5)})[37:]), "7#5,a*3", "7#5,a:write"} {
@@ -360,7 +338,7 @@ func TestTheScriptsTakeAnOwnerApartAsThisPackageDoes(t *testing.T) {
 			text.ClientID(), text.UUID(), text.Tenure(), text.Mark(), fmt.Sprint(text.IsPassed()), fmt.Sprint(more),
 			string(wire.OwnerText(tenure + "0").WithMore(more)), fmt.Sprint(writes),
 		}
-		got, err := redis.Client.Do(t.Context(), redis.Client.B().Eval().Script(source).Numkeys(0).Arg(string(text)).Build()).AsStrSlice()
+		got, err := do(t, redis, "EVAL", source, "0", string(text)).AsStrSlice()
 		require.NoError(t, err)
 		if more == 0 { // an odd end stays what it is
 			got[6], _, _ = strings.Cut(got[6], "*")
@@ -398,29 +376,36 @@ func TestTheTextOfAnOwnerMayBeAnything(t *testing.T) {
 // The steps that are nearly all where clients wait end in swift.lua: whatever keeps them from that
 // costs Redis time, and changes nothing that the comparison with the model could tell.
 func TestTheCommonStepsTakeTheShortWay(t *testing.T) {
-	swift, plain := strings.Join(linesOf(t, "swift"), "\n"), wire.PlainStep.Text()
+	swift, plain := textOf(t, "scripts/swift.lua"), wire.PlainStep.Text()
 	require.Contains(t, plain, swift)
 	short := wire.ScriptOf(strings.Replace(plain, swift, swift+"if true then return redis.error_reply('the long way') end\n", 1))
-	server := redistest.Standalone(t)
+	p := newProcess(t)
+	redis := openAt(t, p.server)
 	for name, test := range map[string]struct {
 		kind   *wire.Kind
 		tokens uint64
 	}{"plain": {wire.Plain, 0}, "fenced": {wire.Fenced, 1}} {
 		t.Run(name, func(t *testing.T) {
-			c := newContention(t, server, test.kind, 4)
-			require.NoError(t, c.redis.Client.Do(t.Context(), c.redis.Client.B().Flushall().Build()).Error())
+			keys := keysOf(t, redis, "lock", test.kind.Layout)
+			require.NoError(t, do(t, redis, "FLUSHALL").Error())
 			do := func(op core.Op, text, joins string, on *wire.Script) {
 				t.Helper()
-				x := &wire.Exchange{Cmd: core.Command{Op: op, Lease: core.Span(30 * time.Second), Tokens: test.tokens}, Kind: test.kind, Keys: &c.keys, Text: wire.OwnerText(text), Joins: wire.OwnerText(joins)}
-				call := c.redis.CallOf(x)
+				x := &wire.Exchange{Cmd: core.Command{Op: op, Lease: core.Span(30 * time.Second), Tokens: test.tokens}, Kind: test.kind, Keys: &keys, Text: wire.OwnerText(text), Joins: wire.OwnerText(joins)}
+				call := redis.CallOf(x)
 				if on != nil {
 					call.Script = on
 				}
-				answer := c.redis.Read(x, c.redis.Do(t.Context(), call))
+				answer := redis.Read(x, redis.Do(t.Context(), call))
 				assert.NoError(t, answer.Err)
 				assert.Equal(t, op == core.Leave, answer.Left)
 			}
-			first, second, third, fourth, again := c.ids[0].Owner(1), c.ids[1].Owner(1), c.ids[2].Owner(1), c.ids[3].Owner(1), c.ids[1].Owner(2)
+			client := func() *wire.ID {
+				id := wire.NewID()
+				p.listen(id.Prefix, keys.GrantChannels()+id.Prefix, true) // else it is dropped
+				return id
+			}
+			other := client()
+			first, second, again, third, fourth := client().Owner(1), other.Owner(1), other.Owner(2), client().Owner(1), client().Owner(1)
 			do(core.Acquire, first, "", nil)
 			do(core.Join, second, "", short)
 			do(core.Join, third, "", short)
@@ -436,60 +421,39 @@ func TestTheCommonStepsTakeTheShortWay(t *testing.T) {
 // The keys of other readers cannot be declared. On a server that demands it the first acquire is
 // refused, and leaves nothing.
 func TestAServerThatDemandsDeclaredKeysRefusesAReadWriteLock(t *testing.T) {
-	prelude, err := os.ReadFile("testdata/strict.lua")
-	require.NoError(t, err)
-	strict := strings.Replace(string(prelude), "local readers = true", "local readers = false", 1)
-	require.NotEqual(t, strict, string(prelude))
+	prelude := textOf(t, "testdata/strict.lua")
+	strict := strings.Replace(prelude, "local readers = true", "local readers = false", 1)
+	require.NotEqual(t, strict, prelude)
 	redistest.Over(t, []redistest.Kind{redistest.KindEmbedded, redistest.KindStandalone}, func(t *testing.T, s *redistest.Server) {
 		redis := openAt(t, s)
-		k, err := redis.KeysOf("lock", layouts[2], "")
-		require.NoError(t, err)
+		k := keysOf(t, redis, "lock", layouts[2])
 		owner := wire.NewID().Owner(1)
 		acquire := wire.ScriptOf(strict + wire.ReadWriteAcquire.Text())
 		for _, mode := range []string{"read", "write"} {
 			err := redis.Do(t.Context(), acquire.Call(4, k.Key, k.Queue(), k.Extra(), k.Extra()+":"+owner+":rwlock_timeout:1", "30000", owner, mode)).Error()
 			require.ErrorIs(t, wire.Explain(err), wire.ErrUnsupported, mode)
-			left, err := redis.Client.Do(t.Context(), redis.Client.B().Arbitrary("DBSIZE").Build()).AsInt64()
-			require.NoError(t, err)
-			assert.Zero(t, left, mode)
+			assert.Zero(t, number(t, redis, "DBSIZE"), mode)
 		}
 	})
 }
 
-// A ticket that was granted the lock keeps it by a look, though the message and the queue are
-// lost.
+// A ticket that was granted the lock keeps it by a look, though the message and the queue are lost:
+// PEXPIRE of a queue that is gone counts as the first write, as TestAFullServerLosesNoLock assumes.
 func TestALookIsNotRefusedByAFullServer(t *testing.T) {
-	s := redistest.Standalone(t, "--maxmemory-policy", "noeviction")
-	id := wire.NewID()
-	redis := openWith(t, s, id, func(*wire.Options) {})
-	for name, test := range map[string]struct {
-		kind *wire.Kind
-		cmd  core.Command
-	}{
-		"fenced":    {wire.Fenced, core.Command{Tokens: 1}},
-		"read":      {wire.ReadWrite, core.Command{Ticket: core.Ticket{Mode: core.Shared}}},
-		"semaphore": {wire.Semaphore, core.Command{Permits: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			keys := keysOf(t, redis, name, test.kind.Layout)
-			text := id.Owner(1)
-			step := func(op core.Op) core.Found {
-				x := &wire.Exchange{Cmd: test.cmd, Kind: test.kind, Keys: &keys, Text: wire.OwnerText(text)}
-				x.Cmd.Op, x.Cmd.Lease = op, core.Span(time.Minute)
-				answer := carry(t, redis, x)
-				require.NoError(t, answer.Err)
-				return answer.Found
-			}
-			require.Equal(t, core.Holds, step(core.Join))
-			require.NoError(t, do(t, redis, "DEL", keys.Queue()).Error())
-			require.NoError(t, do(t, redis, "CONFIG", "SET", "maxmemory", "1").Error())
-			defer do(t, redis, "CONFIG", "SET", "maxmemory", "0")
-			assert.Equal(t, core.Holds, step(core.Look))
-			left, err := do(t, redis, "PTTL", keys.Key).AsInt64()
-			require.NoError(t, err)
-			assert.Greater(t, left, int64(50_000), "for the whole lease")
-		})
+	redis := openAt(t, redistest.Standalone(t, "--maxmemory-policy", "noeviction"))
+	keys, text := keysOf(t, redis, "lock", wire.ReadWrite.Layout), wire.NewID().Text(1<<63, 1)
+	step := func(op core.Op) core.Found {
+		x := &wire.Exchange{Cmd: core.Command{Op: op, Ticket: core.Ticket{Mode: core.Shared}, Lease: core.Span(time.Minute)}, Kind: wire.ReadWrite, Keys: &keys, Text: text}
+		answer := carry(t, redis, x)
+		require.NoError(t, answer.Err)
+		return answer.Found
 	}
+	require.Equal(t, core.Holds, step(core.Join))
+	require.NoError(t, do(t, redis, "DEL", keys.Queue()).Error())
+	require.NoError(t, do(t, redis, "CONFIG", "SET", "maxmemory", "1").Error())
+	defer do(t, redis, "CONFIG", "SET", "maxmemory", "0")
+	assert.Equal(t, core.Holds, step(core.Look))
+	assert.Greater(t, number(t, redis, "PTTL", keys.Key), int64(50_000), "for the whole lease")
 }
 
 // A user without the right to count gets an error, and no ticket joins.
@@ -505,9 +469,7 @@ func TestATicketWithABoundNeedsTheRightToCount(t *testing.T) {
 		return carry(t, poor, &wire.Exchange{Cmd: cmd, Kind: wire.Plain, Keys: &keys, Counts: counts, Text: wire.NewID().Text(1<<63, 1)})
 	}
 	require.ErrorIs(t, wire.Explain(join(core.Command{Bound: core.Bound{Bounded: true, Most: 5}}, false).Err), wire.ErrNoPermission)
-	there, err := do(t, all, "EXISTS", keys.Queue()).AsInt64()
-	require.NoError(t, err)
-	assert.Zero(t, there)
+	assert.Zero(t, number(t, all, "EXISTS", keys.Queue()))
 	for _, counts := range []bool{false, true} {
 		answer := join(core.Command{}, counts)
 		require.NoError(t, answer.Err, "others do not need it")
@@ -558,38 +520,7 @@ func TestALeaseOfMillionsOfYearsIsRead(t *testing.T) {
 					assert.Equal(t, test.found, x.Answer.Found, cmd.Op)
 				}
 			}
-			left, err := do(t, redis, "PTTL", "lock").AsInt64()
-			require.NoError(t, err)
-			assert.Greater(t, left, int64(1e17))
+			assert.Greater(t, number(t, redis, "PTTL", "lock"), int64(1e17))
 		})
 	}
-}
-
-// A contention is a lock for which clients wait, all over one connection.
-type contention struct {
-	redis *wire.Redis
-	keys  wire.Keys
-	ids   []*wire.ID
-}
-
-func newContention(t *testing.T, server *redistest.Server, kind *wire.Kind, clients int) *contention {
-	c := &contention{}
-	for range clients {
-		c.ids = append(c.ids, wire.NewID())
-	}
-	c.redis = openWith(t, server, c.ids[0], func(*wire.Options) {})
-	c.keys = keysOf(t, c.redis, "lock", kind.Layout)
-	var channels []string
-	for _, id := range c.ids { // a client that is not subscribed is dropped
-		channels = append(channels, c.keys.GrantChannels()+id.Prefix)
-	}
-	listening := make(chan struct{}, clients)
-	ctx := rueidis.WithOnSubscriptionHook(t.Context(), func(rueidis.PubSubSubscription) { listening <- struct{}{} })
-	go func() {
-		_ = c.redis.Client.Receive(ctx, c.redis.Client.B().Subscribe().Channel(channels...).Build(), func(rueidis.PubSubMessage) {})
-	}()
-	for range clients {
-		<-listening
-	}
-	return c
 }

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"math"
 	"math/big"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,7 +31,11 @@ func openAt(t testing.TB, server *redistest.Server) *wire.Redis {
 func openWith(t testing.TB, server *redistest.Server, id *wire.ID, change func(*wire.Options)) *wire.Redis {
 	options := wire.Options{Redis: server.Options()}
 	change(&options)
-	redis, err := wire.Open(options, id.Prefix)
+	return connect(t, options, id.Prefix)
+}
+
+func connect(t testing.TB, options wire.Options, prefix string) *wire.Redis {
+	redis, err := wire.Open(options, prefix)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		redis.Stop()
@@ -41,6 +46,19 @@ func openWith(t testing.TB, server *redistest.Server, id *wire.ID, change func(*
 
 func do(t testing.TB, redis *wire.Redis, words ...string) rueidis.RedisResult {
 	return redis.Client.Do(t.Context(), redis.Client.B().Arbitrary(words...).Build())
+}
+
+// number returns the reply to a command, which is a number.
+func number(t testing.TB, redis *wire.Redis, words ...string) int64 {
+	n, err := do(t, redis, words...).AsInt64()
+	require.NoError(t, err)
+	return n
+}
+
+func textOf(t testing.TB, file string) string {
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
 }
 
 func keysOf(t testing.TB, redis *wire.Redis, name string, layout wire.Layout) wire.Keys {
@@ -382,10 +400,7 @@ func TestClientsOfRedissonAreExpectedWhereTheServerHasTheirScripts(t *testing.T)
 		t.Cleanup(server.Close)
 		between, option := network.New(server.Dial), server.Options()
 		option.DialCtxFn = between.Dial
-		redis, err := wire.Open(wire.Options{Redis: option}, wire.NewID().Prefix)
-		require.NoError(t, err)
-		defer redis.Close()
-		defer redis.Stop()
+		redis := connect(t, wire.Options{Redis: option}, wire.NewID().Prefix)
 		between.Rule(func(f network.Frame) network.Fate {
 			if f.Stage == network.Reply && f.Is("SCRIPT") {
 				return network.Replace(says)
