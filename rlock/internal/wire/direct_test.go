@@ -45,7 +45,13 @@ func alone(t *testing.T, change func(*rueidis.ClientOption), run func(t *testing
 		if change != nil {
 			change(&option)
 		}
-		l.open(option)
+		l.net.Record()
+		l.direct.Record()
+		t.Cleanup(func() {
+			l.net.Close()
+			l.direct.Close()
+		})
+		l.connect(option)
 		l.send(1) // opens the other connections
 		l.apart.Store(true)
 		l.send(8)
@@ -81,44 +87,30 @@ func replaceDirect(other func(net.Conn) (net.Conn, error)) func(*rueidis.ClientO
 	}
 }
 
-// open connects with the settings of package rlock, and records the commands of the networks.
-func (l *lone) open(option rueidis.ClientOption) {
-	l.t.Helper()
-	l.net.Record()
-	l.direct.Record()
-	l.t.Cleanup(func() {
-		l.net.Close()
-		l.direct.Close()
-	})
-	l.connect(option)
-}
-
+// connect connects with the settings of package rlock.
 func (l *lone) connect(option rueidis.ClientOption) {
 	l.t.Helper()
 	option.PipelineMultiplex, option.AlwaysPipelining, option.RingScaleEachConn = -1, true, 8
 	option.ConnWriteTimeout, option.Dialer.KeepAlive = 2*time.Second, time.Second
 	id := wire.NewID()
-	var err error
-	l.Redis, err = wire.Open(wire.Options{Redis: option}, id.Prefix)
-	require.NoError(l.t, err)
-	l.t.Cleanup(func() {
-		l.Stop()
-		l.Close()
-	})
+	l.Redis = connect(l.t, wire.Options{Redis: option}, id.Prefix)
 	keys := keysOf(l.t, l.Redis, "lock", wire.Plain.Layout)
 	l.order = wire.Order{Call: wire.Acquire.Call(2, keys.Key, keys.Queue(), "30000", id.Owner(1)), Slot: keys.Slot, First: true}
 }
 
-// call sends one command.
-func (l *lone) call(ctx context.Context) error {
+// ask sends one command.
+func (l *lone) ask(ctx context.Context) rueidis.RedisResult {
 	limit, ok := l.Limits(l.order.Slot).Asks.TryEnter()
 	require.True(l.t, ok)
 	defer limit.FreeSlot()
 	order := l.order
 	order.At = time.Now()
 	result, _ := l.Send(ctx, order)
-	return result.NonRedisError()
+	return result
 }
+
+// call sends one command, which the server may refuse.
+func (l *lone) call(ctx context.Context) error { return l.ask(ctx).NonRedisError() }
 
 // send sends n commands, one after the other, and returns how many were sent directly, and how
 // many through the pipeline.

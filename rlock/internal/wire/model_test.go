@@ -31,12 +31,7 @@ func TestTheModelIsTheScripts(t *testing.T) {
 	for _, k := range modelKinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			c := compare(t, newEmbedded(t), k)
-			for n, done := uint64(0), 0; done < commands/len(modelKinds); n++ {
-				k, difference := c.round(n)
-				require.Empty(t, difference, "round %d", n)
-				done += k
-			}
+			compare(t, newEmbedded(t), k).rounds(t, commands/len(modelKinds))
 		})
 	}
 }
@@ -50,13 +45,16 @@ func TestTheModelIsTheScriptsOnAServer(t *testing.T) {
 	p := newProcess(t)
 	for _, k := range modelKinds {
 		t.Run(k.name, func(t *testing.T) {
-			c := compare(t, p, k)
-			for n, done := uint64(0), 0; done < commands/len(modelKinds); n++ {
-				k, difference := c.round(n)
-				require.Empty(t, difference, "round %d", n)
-				done += k
-			}
+			compare(t, p, k).rounds(t, commands/len(modelKinds))
 		})
+	}
+}
+
+func (c *comparison) rounds(t *testing.T, commands int) {
+	for n := uint64(0); commands > 0; n++ {
+		k, difference := c.round(n)
+		require.Empty(t, difference, "round %d", n)
+		commands -= k
 	}
 }
 
@@ -96,15 +94,8 @@ type comparison struct {
 func compare(t testing.TB, on subject, k modelKind) *comparison {
 	names := inmemory.New() // of a client that only names keys and calls: the test is about another server
 	t.Cleanup(names.Close)
-	var err error
-	k.redis, err = wire.Open(wire.Options{Redis: names.Options()}, wire.NewID().Prefix)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		k.redis.Stop()
-		k.redis.Close()
-	})
-	k.keys, err = k.redis.KeysOf(modelLock, k.kind.Layout, "")
-	require.NoError(t, err)
+	k.redis = connect(t, wire.Options{Redis: names.Options()}, wire.NewID().Prefix)
+	k.keys = keysOf(t, k.redis, modelLock, k.kind.Layout)
 	for _, s := range []*wire.Script{k.acquire, k.resume, k.step, k.mirror, k.guard, k.release, k.takeover, k.letThrough} {
 		_, ok := on.do([]string{"SCRIPT", "LOAD", s.Text()})[0].(string)
 		require.True(t, ok, "the script is not accepted")

@@ -46,12 +46,7 @@ func moving(t *testing.T, run func(t *testing.T, l *lone, old *inmemory.Server, 
 
 // answer returns the answer to the command: nil, or the error of the server or the connection.
 func (l *lone) answer() error {
-	limit, ok := l.Limits(l.order.Slot).Asks.TryEnter()
-	require.True(l.t, ok)
-	defer limit.FreeSlot()
-	order := l.order
-	order.At = time.Now()
-	result, _ := l.Send(l.t.Context(), order)
+	result := l.ask(l.t.Context())
 	if err := result.Error(); !rueidis.IsRedisNil(err) {
 		_, refused := result.ToArray() // the owner has the lock already
 		return refused
