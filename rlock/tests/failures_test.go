@@ -57,7 +57,7 @@ package tests_test
 //	      stories/owners.txt
 //	23  two were one owner, or one was two
 //	      calls.TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner, stories/owners.txt,
-//	      wire.TestEachTenureHasAUUIDOfVersion8ThatBeginsWithItsClient,
+//	      wire.TestTheUUIDsOfTenuresCannotBeGuessed,
 //	      calls.TestAHoldBelongsToItsHandleAndNotToAGoroutine,
 //	      calls.TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
 //	24  a slow network lost the lock; two services had different leases in their configs
