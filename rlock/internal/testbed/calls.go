@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -155,21 +154,16 @@ func Names(ctx context.Context, c *rlock.Client, pattern string) (names []string
 // ErrorOf returns the error of a call that returns a value as well.
 func ErrorOf[V any](_ V, err error) error { return err }
 
-// Acquires returns the commands that reached the server so far.
-func (p *Client) Acquires() []network.Frame {
-	return slices.DeleteFunc(p.Net.Sent(""), func(f network.Frame) bool { return !IsScript(f, "acquired") })
-}
-
-// IsScript reports whether the frame calls the acquire, mirror or release script of any kind
+// isScript reports whether the frame calls the acquire, mirror or release script of any kind
 // of lock.
-func IsScript(f network.Frame, kind string) bool {
+func isScript(f network.Frame, kind string) bool {
 	if !f.Is("EVALSHA") && !f.Is("EVAL") || len(f.Args) < 2 {
 		return false
 	}
 	file := scriptOf(f)
 	if file == "step" {
-		leave, _ := membersOf(f)
-		return kind == "released" && leave > 0 || kind == "acquired" && leave == 0
+		leaves := leaves(f)
+		return kind == "released" && leaves || kind == "acquired" && !leaves
 	}
 	return file != "" && strings.HasSuffix(file, map[string]string{
 		"acquired": "acquire", "mirrored": "mirror", "released": "release",
@@ -186,17 +180,12 @@ func scriptOf(f network.Frame) string {
 	return scriptFiles[sha]
 }
 
-// membersOf returns how many tickets leave by a step, and how many join: ARGV[4] and
-// ARGV[5] of queue.lua, if the step is more than a release.
-func membersOf(f network.Frame) (leave, join int) {
+// leaves reports whether tickets leave by a step: ARGV[4] of queue.lua, if the step is more than a
+// release.
+func leaves(f network.Frame) bool {
 	keys, _ := strconv.Atoi(f.Args[2])
 	argv := f.Args[3+keys:]
-	if len(argv) < 5 {
-		return 1, 0
-	}
-	leave, _ = strconv.Atoi(argv[3])
-	join, _ = strconv.Atoi(argv[4])
-	return leave, join
+	return len(argv) < 5 || argv[3] != "0"
 }
 
 // scriptFiles maps the hash of each script to its name.
@@ -210,7 +199,7 @@ var scriptFiles = map[string]string{
 // Scripts is a rule for the replies, or the requests, of one kind of script.
 func Scripts(n int, fate network.Fate, stage network.Stage, kind string) network.Rule {
 	return func(f network.Frame) network.Fate {
-		if f.Stage != stage || !IsScript(f, kind) {
+		if f.Stage != stage || !isScript(f, kind) {
 			return network.Pass
 		}
 		if n--; n != 0 {
