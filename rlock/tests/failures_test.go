@@ -58,7 +58,6 @@ package tests_test
 //	23  two were one owner, or one was two
 //	      calls.TestOwnersAreDifferentAndTheZeroOwnerIsNoOwner, stories/owners.txt,
 //	      wire.TestTheUUIDsOfTenuresCannotBeGuessed,
-//	      calls.TestAHoldBelongsToItsHandleAndNotToAGoroutine,
 //	      calls.TestALockKeepsEveryOtherOwnerOutUntilItIsUnlocked
 //	24  a slow network lost the lock; two services had different leases in their configs
 //	      stories/losses.txt, servers.TestAWaiterGetsTheLockWhenTheLeaseOfADeadHolderEnds

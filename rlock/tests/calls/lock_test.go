@@ -1,5 +1,5 @@
 // Package calls_test is about what every call promises for every kind of lock, on servers of all
-// sorts: exclusion, waits, Do, force, the end of contexts and Close, names, guarded writes. Most of
+// sorts: exclusion, waits, Do, the end of contexts and Close, names, guarded writes. Most of
 // it is told of each kind in virtual time by the stories of owners.txt.
 package calls_test
 
@@ -86,41 +86,6 @@ func TestACancelledLockReturnsTheContextsErrorAndHoldsNothing(t *testing.T) {
 		require.NoError(t, here.Unlock(s.Ctx))
 		require.NoError(t, redistest.Await(t, waiter), "a waiter gets the lock")
 		require.NoError(t, here.Rival.Do(s.Ctx, testbed.Nothing))
-	})
-}
-
-func TestAHoldBelongsToItsHandleAndNotToAGoroutine(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		type color struct{}
-		const lease, drift = time.Hour, time.Hour / 50
-		lock, before := s.NewLock(testbed.WithLease(lease)), time.Now()
-		ctx, cancel := context.WithCancel(context.WithValue(s.Ctx, color{}, "red"))
-		hold := testbed.Take(t, ctx, lock)
-		cancel()
-		assert.NoError(t, hold.Context().Err(), "the time to wait is not the time to hold")
-		assert.Equal(t, "red", hold.Context().Value(color{}))
-		assert.True(t, hold.Valid())
-		assert.True(t, hold.ValidUntil().After(before.Add(lease-drift)))
-		assert.True(t, hold.ValidUntil().Before(time.Now().Add(lease)), "the hold must end before the lease in Redis")
-		assert.False(t, lock.IsHeld(s.Ctx), "the goroutine is not the owner of a Hold")
-		assert.ErrorIs(t, lock.Unlock(s.Ctx), rlock.ErrNotHeld)
-		for _, wait := range []time.Duration{-time.Second, 0, 10 * time.Millisecond} {
-			second, err := testbed.Repeat(s.Ctx, lock, func(ctx context.Context) (*rlock.Hold, error) {
-				return lock.Rival.Acquire(ctx, rlock.WithWait(wait))
-			})
-			assert.ErrorIs(t, err, rlock.ErrNotAcquired, "the same goroutine must not nest in a Hold")
-			assert.Nil(t, second)
-		}
-		testbed.Elsewhere(func() {
-			assert.NoError(t, hold.Release(ctx), "the handle is the right to release, also with a context that has ended")
-		})
-		redistest.Await(t, hold.Context().Done())
-		assert.False(t, hold.Valid())
-		assert.Zero(t, hold.ValidUntil())
-		assert.ErrorIs(t, context.Cause(hold.Context()), rlock.ErrNotHeld)
-		second, err := lock.Rival.Acquire(s.Ctx) // an abandoned ticket leaves the queue a moment later
-		require.NoError(t, err)
-		require.NoError(t, second.Release(s.Ctx))
 	})
 }
 
@@ -217,30 +182,5 @@ func TestNoCallIsRefusedByARedisThatDoesNotAnswer(t *testing.T) {
 				p.Heal()
 			}
 		}
-	})
-}
-
-// Redisson: testForceUnlock. On servers also the holder of another client learns it.
-func TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt(t *testing.T) {
-	testbed.EachKind(t, func(t *testing.T, s *testbed.Subject) {
-		lock, there := s.NewLock(testbed.WithLease(3*time.Second)), s.NewLock()
-		assert.False(t, testbed.Frees(t, s.Ctx, lock), "no owner holds the lock")
-		me := rlock.WithOwner(s.Ctx, rlock.NewOwner())
-		require.NoError(t, lock.Lock(me))
-		require.NoError(t, lock.Lock(me))
-		assert.True(t, testbed.Frees(t, s.Ctx, lock))
-		assert.False(t, testbed.IsLocked(t, s.Ctx, lock))
-		assert.False(t, lock.IsHeld(me), "the holder of the same client knows at once")
-		assert.ErrorIs(t, lock.Lock(me), rlock.ErrLost, "a nested Lock fails after a loss")
-		assert.ErrorIs(t, lock.Unlock(me), rlock.ErrLost)
-		assert.ErrorIs(t, lock.Unlock(me), rlock.ErrLost, "the loss is reported once for each level")
-		assert.ErrorIs(t, lock.Unlock(me), rlock.ErrNotHeld)
-
-		require.Eventually(t, func() bool { return s.IsFree(lock) }, testbed.Hang, time.Millisecond, "the other parts are released")
-		hold := testbed.Take(t, s.Ctx, lock)
-		assert.True(t, testbed.Frees(t, s.Ctx, there))
-		require.NoError(t, there.Rival.Lock(me), "the lock is free")
-		testbed.RequireLoss(t, s.Ctx, hold)
-		require.NoError(t, there.Rival.Unlock(me), "the next holder's lock is unchanged")
 	})
 }

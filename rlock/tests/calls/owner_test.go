@@ -71,29 +71,6 @@ func TestAGoroutineIsKnownWithoutTheRuntimesLayoutToo(t *testing.T) {
 	}
 }
 
-// The context of a hold carries the hold: the same lock nests, from any goroutine.
-
-func TestOtherLocksAreNotAffectedByAHoldsContext(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient()
-		require.NoError(t, p.NewLock(testbed.Key).Do(w.Ctx, func(ctx context.Context) error {
-			_, carries := rlock.OwnerFrom(ctx)
-			assert.False(t, carries)
-			other := p.NewLock("another")
-			require.NoError(t, other.Lock(ctx)) // taken by this goroutine
-			assert.True(t, other.IsHeld(w.Ctx))
-			taken := make(chan bool)
-			go func() {
-				ok, err := other.TryLock(ctx)
-				assert.NoError(t, err)
-				taken <- ok
-			}()
-			assert.False(t, <-taken, "goroutines that share the context are different owners")
-			return other.Unlock(ctx)
-		}))
-	})
-}
-
 // The stories of outlived.txt have the rest.
 func TestWhatIsLockedWithAContextAfterItsHoldIsTheGoroutines(t *testing.T) {
 	testbed.EachVirtualKind(t, func(t *testing.T, w *testbed.VirtualKind) {

@@ -28,7 +28,7 @@ import (
 //	  testLockUninterruptibly: an interrupt does not end lock(lease). A choice: the context says whether a call may be
 //	    interrupted (TestACancelledLockReturnsTheContextsErrorAndHoldsNothing)
 //	  testForceUnlock: it is free afterwards. Better: the holder learns it
-//	    (TestForceUnlockFreesTheLockAtAnyDepthAndTheHolderLearnsIt)
+//	    (stories/force.txt)
 //	  testExpire, testExpireRead, testExpireWrite: the late unlock() throws. Better: it says ErrLost, and the holder's
 //	    context has ended before (stories/owners.txt)
 //	  testAutoExpire: a client that is shut down leaves its lock for up to 30 s. Better: Close releases it
