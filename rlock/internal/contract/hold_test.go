@@ -2,7 +2,9 @@ package contract
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -34,6 +36,9 @@ func TestWhoAnOwnerIs(t *testing.T) {
 		assert.Equal(t, words, o.Words())
 		assert.Equal(t, "a call with the context of "+words, Owner{ID: id, Guest: true}.Words())
 		assert.Equal(t, strings.HasPrefix(words, "owner"), o.IsNamed(), words)
+		text, err := json.Marshal(o) // as in a log: many readers of JSON take numbers for floats
+		assert.NoError(t, err)
+		assert.Equal(t, fmt.Sprintf("%q", fmt.Sprint(id)), string(text))
 	}
 }
 

@@ -98,46 +98,49 @@ func TestEachCloseReturnsTheResultOfTheFirst(t *testing.T) {
 	})
 }
 
-// A stuckHandler is a Logger that blocks until waits returns.
-type stuckHandler struct {
+// A userHandler is a Logger that calls a function.
+type userHandler struct {
 	slog.Handler
-	waits func()
+	calls func()
 }
 
-func (h stuckHandler) Enabled(context.Context, slog.Level) bool { h.waits(); return true }
+func (h userHandler) Enabled(context.Context, slog.Level) bool { h.calls(); return true }
 
-func (h stuckHandler) Handle(context.Context, slog.Record) error { h.waits(); return nil }
+func (h userHandler) Handle(context.Context, slog.Record) error { h.calls(); return nil }
+
+// usersCode has all places where code of the user is called: it sets one to a function.
+var usersCode = map[string]func(c *rlock.Config, calls func()){
+	"Released": func(c *rlock.Config, calls func()) {
+		c.Observer.Released = func(context.Context, rlock.ReleasedInfo) { calls() }
+	},
+	"Lost": func(c *rlock.Config, calls func()) {
+		c.Observer.Lost = func(context.Context, rlock.LostInfo) { calls() }
+	},
+	"Renewed": func(c *rlock.Config, calls func()) { c.Observer.Renewed = func(rlock.RenewedInfo) { calls() } },
+	"GaveUp": func(c *rlock.Config, calls func()) {
+		c.Observer.GaveUp = func(context.Context, rlock.GaveUpInfo) { calls() }
+	},
+	"Waiting": func(c *rlock.Config, calls func()) {
+		c.Observer.Waiting = func(context.Context, rlock.WaitingInfo) { calls() }
+	},
+	"Closed": func(c *rlock.Config, calls func()) {
+		closed := c.Observer.Closed
+		c.Observer.Closed = func(c *rlock.Client) { calls(); closed(c) }
+	},
+	"Logger": func(c *rlock.Config, calls func()) {
+		c.Logger = slog.New(userHandler{testbed.Quiet.Handler(), calls})
+	},
+}
 
 // A hook or a Logger may block. Meanwhile other locks are held and taken. Close waits for the
 // Observer and for the Logger for a second each, and calls its own hooks all the same.
 func TestCloseWaitsForNoCodeOfTheUserForLong(t *testing.T) {
-	testbed.EachBubble(t, map[string]func(c *rlock.Config, waits func()){
-		"Released": func(c *rlock.Config, waits func()) {
-			c.Observer.Released = func(context.Context, rlock.ReleasedInfo) { waits() }
-		},
-		"Lost": func(c *rlock.Config, waits func()) {
-			c.Observer.Lost = func(context.Context, rlock.LostInfo) { waits() }
-		},
-		"Renewed": func(c *rlock.Config, waits func()) { c.Observer.Renewed = func(rlock.RenewedInfo) { waits() } },
-		"GaveUp": func(c *rlock.Config, waits func()) {
-			c.Observer.GaveUp = func(context.Context, rlock.GaveUpInfo) { waits() }
-		},
-		"Waiting": func(c *rlock.Config, waits func()) {
-			c.Observer.Waiting = func(context.Context, rlock.WaitingInfo) { waits() }
-		},
-		"Closed": func(c *rlock.Config, waits func()) {
-			closed := c.Observer.Closed
-			c.Observer.Closed = func(c *rlock.Client) { waits(); closed(c) }
-		},
-		"Logger": func(c *rlock.Config, waits func()) {
-			c.Logger = slog.New(stuckHandler{testbed.Quiet.Handler(), waits})
-		},
-	}, func(t *testing.T, w *testbed.World, stick func(c *rlock.Config, waits func())) {
+	testbed.EachBubble(t, usersCode, func(t *testing.T, w *testbed.World, set func(c *rlock.Config, calls func())) {
 		var stuck atomic.Bool
 		goes, closed := make(chan struct{}), false
 		p := w.NewClient(func(c *rlock.Config) {
 			c.Observer = &rlock.Observer{Closed: func(*rlock.Client) { closed = true }}
-			stick(c, func() {
+			set(c, func() {
 				if stuck.Load() {
 					<-goes
 				}
@@ -167,23 +170,46 @@ func TestCloseWaitsForNoCodeOfTheUserForLong(t *testing.T) {
 }
 
 // A hook that Close calls, or waits for, must not wait for Close.
-func TestAHookMayCloseTheClient(t *testing.T) {
-	for name, observer := range map[string]rlock.Observer{
-		"Released": {Released: func(_ context.Context, i rlock.ReleasedInfo) { _ = i.Client.Close() }},
-		"Lost":     {Lost: func(_ context.Context, i rlock.LostInfo) { _ = i.Client.Close() }},
-		"Closed":   {Closed: func(c *rlock.Client) { _ = c.Close() }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p, me := w.NewClient(func(c *rlock.Config) { c.Observer = &observer }), w.Caller()
-				require.NoError(t, p.NewLock("lost").LockFor(me, time.Second))
-				require.NoError(t, p.NewLock("held").Lock(me))
-				time.Sleep(999 * time.Millisecond)
-				testbed.Within(t, 0, 0, func() { require.NoError(t, p.Close()) })
-				assert.Empty(t, w.Keys())
+func TestCodeOfTheUserMayCallTheClientAndCloseIt(t *testing.T) {
+	testbed.EachBubble(t, usersCode, func(t *testing.T, w *testbed.World, set func(c *rlock.Config, calls func())) {
+		var client atomic.Pointer[testbed.Client]
+		p, me := w.NewClient(func(c *rlock.Config) {
+			c.Observer = &rlock.Observer{Closed: func(*rlock.Client) {}}
+			set(c, func() {
+				if called := client.Swap(nil); called != nil {
+					_ = called.NewLock("another").Do(w.Ctx, testbed.Nothing)
+					_ = called.Close()
+				}
 			})
+		}), w.Caller()
+		require.NoError(t, p.NewLock("lost").LockFor(me, time.Second))
+		require.NoError(t, p.NewLock("held").Lock(me))
+		client.Store(p)
+		_, _ = p.NewLock("held").TryLockFor(w.Caller(), time.Millisecond, 0)
+		time.Sleep(15 * time.Second) // with a renewal
+		testbed.Within(t, 0, 0, func() { require.NoError(t, p.Close()) })
+		synctest.Wait()
+		assert.Nil(t, client.Load(), "it was called")
+		assert.Empty(t, w.Keys())
+	})
+}
+
+// The panic of the handler is on the standard error.
+func TestALoggerThatPanicsEndsNothing(t *testing.T) {
+	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
+		calls := 0
+		p := w.NewClient(func(c *rlock.Config) {
+			c.Logger = slog.New(userHandler{testbed.Quiet.Handler(), func() { calls++; panic("boom") }})
 		})
-	}
+		for i := range 2 {
+			hold := testbed.Take(t, w.Ctx, p.NewLock(fmt.Sprint(i)))
+			w.Del(fmt.Sprint(i))
+			time.Sleep(time.Minute)
+			testbed.RequireLoss(t, w.Ctx, hold)
+		}
+		require.NoError(t, p.Close())
+		assert.GreaterOrEqual(t, calls, 2, "it is called again")
+	})
 }
 
 // sharing returns a lock client that shares a rueidis client of the world's server, and the

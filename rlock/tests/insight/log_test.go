@@ -2,11 +2,8 @@ package insight_test
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 	"weak"
 
@@ -99,70 +96,6 @@ func TestAHoldThatIsDroppedIsReleasedIfTheConfigSaysSo(t *testing.T) {
 		require.NoError(t, p.NewLock(testbed.Key).Do(w.Ctx, testbed.Nothing))
 		require.NoError(t, over.Err(), "a lock over several is only logged")
 		assert.Equal(t, 1, p.Logged("lock=a,b kind=multi"))
-	})
-}
-
-// A handler is a Logger of the user. The tests of Close have one that waits for something else.
-type handler func(slog.Record)
-
-func (h handler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h handler) Handle(_ context.Context, r slog.Record) error { h(r); return nil }
-
-func (h handler) WithAttrs([]slog.Attr) slog.Handler { return h }
-
-func (h handler) WithGroup(string) slog.Handler { return h }
-
-func withLogger(h slog.Handler) func(*rlock.Config) {
-	return func(c *rlock.Config) { c.Logger = slog.New(h) }
-}
-
-func TestALoggerMayCallTheClient(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		var p *testbed.Client
-		me, calls := w.Caller(), 0
-		p = w.NewClient(testbed.WithLease(time.Second), withLogger(handler(func(slog.Record) {
-			calls++
-			assert.NoError(t, p.NewLock(testbed.Key).Do(me, testbed.Nothing))
-			_ = p.Close()
-		})))
-		require.NoError(t, p.NewLock("lost").Lock(me))
-		w.Del("lost")
-		time.Sleep(10 * time.Second)
-		require.ErrorIs(t, p.NewLock(testbed.Key).Lock(me), rlock.ErrClosed)
-		synctest.Wait()
-		assert.Equal(t, 1, calls)
-	})
-}
-
-// The owner is a text, since many readers of JSON take numbers for floats.
-func TestTheLogNamesTheOwnerThatLostTheLock(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		log := new(testbed.Journal)
-		p := w.NewClient(withLogger(slog.NewJSONHandler(log, nil)))
-		hold := testbed.Take(t, w.Caller(), p.NewLock(testbed.Key))
-		owner := p.Held()[0].Owner
-		w.Del(testbed.Key)
-		<-hold.Context().Done()
-		synctest.Wait() // until the loss is logged
-		assert.Equal(t, 1, log.Count(fmt.Sprintf(`,"owner":"%d",`, owner)))
-		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
-	})
-}
-
-// The panic of the handler is on the standard error.
-func TestALoggerThatPanicsEndsNothing(t *testing.T) {
-	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		calls := 0
-		p := w.NewClient(withLogger(handler(func(slog.Record) { calls++; panic("boom") })))
-		for i := range 2 {
-			hold := testbed.Take(t, w.Ctx, p.NewLock(fmt.Sprint(i)))
-			w.Del(fmt.Sprint(i))
-			time.Sleep(time.Minute)
-			testbed.RequireLoss(t, w.Ctx, hold)
-		}
-		require.NoError(t, p.Close())
-		assert.GreaterOrEqual(t, calls, 2, "it is called again")
 	})
 }
 

@@ -85,7 +85,7 @@ func TestAnObserverIsToldHowManyCallsItMissed(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
 		resume := make(chan struct{})
 		var lost, missed int // written by one goroutine, which ends with Close
-		p := w.NewClient(testbed.WithLease(3*time.Second), withLogger(testbed.Quiet.Handler()), withObserver(&rlock.Observer{
+		p := w.NewClient(testbed.WithLease(3*time.Second), func(c *rlock.Config) { c.Logger = testbed.Quiet }, withObserver(&rlock.Observer{
 			Lost:   func(context.Context, rlock.LostInfo) { <-resume; lost++ },
 			Missed: func(n int) { missed += n },
 		}))
