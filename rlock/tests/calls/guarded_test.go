@@ -199,8 +199,7 @@ func TestAScriptThatFailsIsReleased(t *testing.T) {
 			hold := testbed.Take(t, s.Ctx, l)
 			_, err := hold.ReleaseWith(s.Ctx, how, []string{stock}, nil)
 			require.ErrorContains(t, err, said, how)
-			_, ok := rueidis.IsRedisErr(unwrapped(err))
-			assert.True(t, ok, "%s: %v", how, err)
+			assert.ErrorAs(t, err, new(*rueidis.RedisError), how)
 			require.NotErrorIs(t, err, rlock.ErrFenced, how)
 			if said != "" {
 				require.NotErrorIs(t, err, rlock.ErrUnconfirmed, how)
@@ -211,17 +210,6 @@ func TestAScriptThatFailsIsReleased(t *testing.T) {
 			require.NoError(t, next.Release(s.Ctx))
 		}
 	})
-}
-
-// unwrapped returns the innermost error of a chain.
-func unwrapped(err error) error {
-	for {
-		inner, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return err
-		}
-		err = inner.Unwrap()
-	}
 }
 
 func TestKindsWithoutAnswers(t *testing.T) {

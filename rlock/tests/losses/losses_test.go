@@ -39,13 +39,10 @@ func TestVerifyingTakesFewCommandsHoweverOftenConnectionsEnd(t *testing.T) {
 	})
 }
 
-// unlogged discards the log of a client that loses many locks.
-func unlogged(c *rlock.Config) { c.Logger = testbed.Quiet }
-
 func TestAnUnlockDoesNotDenyALossThatIsForgotten(t *testing.T) {
 	testbed.ManyCommands(t)
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(unlogged)
+		p := w.NewClient(func(c *rlock.Config) { c.Logger = testbed.Quiet })
 		first, me := p.NewFencedLock(testbed.Key), w.Caller()
 		require.NoError(t, first.LockFor(me, time.Second))
 		time.Sleep(time.Second)

@@ -39,12 +39,6 @@ func awaitTracked(s *testbed.Site, n int) {
 	}, testbed.Hang, time.Millisecond)
 }
 
-// awaitTracking returns when the client has n keys tracked.
-func awaitTracking(s *testbed.Site, client *rlock.Client, n int64) {
-	s.T.Helper()
-	require.Eventually(s.T, func() bool { return inspect.Of(client).Stats().Tracked == n }, testbed.Hang, time.Millisecond)
-}
-
 // awaitDepth returns when Redis shows that depth of the lock named Key.
 func awaitDepth(s *testbed.Site, depth string) {
 	s.T.Helper()
@@ -85,7 +79,7 @@ func TestALossIsToldWithoutARenewal(t *testing.T) {
 		for _, hold := range holds[1:] {
 			testbed.RequireLoss(s.T, s.Ctx, hold)
 		}
-		awaitTracking(s, client, 0)
+		require.Eventually(t, func() bool { return inspect.Of(client).Stats().Tracked == 0 }, testbed.Hang, time.Millisecond)
 		assert.Zero(t, inspect.Of(client).Stats().TrackingRefused)
 	})
 }
@@ -101,14 +95,11 @@ func elapse(s *testbed.Site, client *rlock.Client, d time.Duration) {
 	testbed.RequireLoss(s.T, s.Ctx, hold)
 }
 
-// byDefault lets clients of a world track keys, as clients do by default.
-func byDefault(c *rlock.Config) { c.Advanced.TrackedKeys = 0 }
-
 // A server that refuses tracking is asked once for each connection, and locks work without. The
 // embedded server does not know it.
 func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		p := w.NewClient(byDefault)
+		p := w.NewClient(func(c *rlock.Config) { c.Advanced.TrackedKeys = 0 }) // as clients do by default
 		hold := testbed.Take(t, w.Ctx, p.NewLock(testbed.Key))
 		other := testbed.Take(t, w.Ctx, p.NewLock("another"))
 		time.Sleep(time.Minute)

@@ -2,12 +2,9 @@ package servers_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,17 +135,11 @@ func TestACheckGoesOverANewConnectionIfItsOwnHasEnded(t *testing.T) {
 
 func TestACheckOfALazyClientSaysWhyItIsNotConnected(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		var reached atomic.Bool
-		p := testbed.NewTestClient(t, func() (net.Conn, error) {
-			if reached.Load() {
-				return w.Dial()
-			}
-			return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
-		}, lazy)
+		p, gate := madeBefore(w)
 		err := p.Check(w.Ctx)
 		require.ErrorContains(t, err, "rlock: check: not connected: ")
-		require.ErrorContains(t, err, "connection refused")
-		reached.Store(true)
+		require.ErrorContains(t, err, "connections are refused")
+		gate.Heal()
 		time.Sleep(2 * time.Second)
 		require.NoError(t, p.Check(w.Ctx))
 	})

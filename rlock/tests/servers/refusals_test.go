@@ -99,22 +99,16 @@ func TestAFullServerIsWaitedForAndItsLocksCanBeUnlocked(t *testing.T) {
 	require.NoError(t, client.NewLock(testbed.Key).Do(s.Ctx, testbed.Nothing))
 }
 
-// hangsUp returns a dial function to the world's server. While the flag is set, each
-// connection is closed after the client's first bytes, as a full server does.
-func hangsUp(w *testbed.World) (dial func() (net.Conn, error), full *atomic.Bool) {
-	full = new(atomic.Bool)
-	return func() (net.Conn, error) {
-		if !full.Load() {
-			return w.Dial()
-		}
-		return closes("-ERR max number of clients reached\r\n"), nil
-	}, full
-}
-
 func TestWaitersWithoutAConnectionForSubscriptionsPollAndLogItOnce(t *testing.T) {
 	testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-		dial, full := hangsUp(w)
-		p, other, them, me := testbed.NewTestClient(t, dial), w.NewClient(), w.Caller(), w.Caller()
+		var full atomic.Bool
+		p := testbed.NewTestClient(t, func() (net.Conn, error) {
+			if !full.Load() {
+				return w.Dial()
+			}
+			return closes("-ERR max number of clients reached\r\n"), nil
+		})
+		other, them, me := w.NewClient(), w.Caller(), w.Caller()
 		require.NoError(t, other.NewLock(testbed.Key).Lock(them))
 		require.NoError(t, testbed.ErrorOf(p.NewLock(testbed.Key).IsLocked(me))) // the client is connected
 		full.Store(true)
