@@ -126,10 +126,8 @@ func RequireLoss(t *testing.T, ctx context.Context, hold *rlock.Hold) {
 	require.ErrorIs(t, hold.Release(ctx), rlock.ErrLost)
 }
 
-// A Question asks Redis about the lock named Key, and takes none.
-type Question func(ctx context.Context, c *rlock.Client, lock Locker) error
-
-var Questions = map[string]Question{
+// Questions ask Redis about the lock named Key, and take none.
+var Questions = map[string]func(ctx context.Context, c *rlock.Client, lock Locker) error{
 	"IsLocked":    func(ctx context.Context, _ *rlock.Client, lock Locker) error { return ErrorOf(lock.IsLocked(ctx)) },
 	"TTL":         func(ctx context.Context, _ *rlock.Client, lock Locker) error { return ErrorOf(lock.TTL(ctx)) },
 	"ForceUnlock": func(ctx context.Context, _ *rlock.Client, lock Locker) error { return ErrorOf(lock.ForceUnlock(ctx)) },

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,11 +43,6 @@ func ThisProcess(t *testing.T) inspect.Process {
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	return inspect.Process{Program: filepath.Base(os.Args[0]), Host: host, PID: os.Getpid()}
-}
-
-func GoroutineID() string {
-	var stack [64]byte
-	return strings.Fields(string(stack[:runtime.Stack(stack[:], false)]))[1]
 }
 
 // A Site is a server and the test that uses it.

@@ -201,35 +201,31 @@ func callsWithContext(t *testing.T, w *testbed.World, p *testbed.Client) map[str
 // Each exported function that takes a context returns when the context ends, or before: while Redis
 // is silent, at once and when the connections are given up, and while Redis cannot be reached.
 func TestEachCallReturnsWhenItsContextEnds(t *testing.T) {
-	for fault, begin := range map[string]func(net *network.Network){
+	testbed.EachBubble(t, map[string]func(net *network.Network){
 		"silence":                func(net *network.Network) { net.Rule(network.Silence) },
 		"silence for a while":    func(net *network.Network) { net.Rule(network.Silence); time.Sleep(10 * time.Second) },
 		"connections that break": func(net *network.Network) { net.Rule(network.Silence); net.Cut() },
 		"no connections":         func(net *network.Network) { net.Refuse() },
-	} {
-		t.Run(fault, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p := w.NewClient(testbed.WithLease(time.Hour))
-				calls := callsWithContext(t, w, p)
-				for name, dir := range map[string]string{
-					"rlock": "../..", "once": "../../once", "idempotent": "../../once/idempotent", "redisson": "../../redisson", "elect": "../../elect", "inspect": "../../inspect",
-				} {
-					for _, name := range withContext(t, name, dir) {
-						assert.True(t, calls[name] != nil || unbounded[name] != "", "%s takes a context: add a row to callsWithContext", name)
-					}
-				}
-				begin(p.Net)
-				for _, name := range slices.Sorted(maps.Keys(calls)) {
-					const wait = 200 * time.Millisecond
-					ctx, cancel := context.WithTimeout(w.Ctx, wait)
-					began := time.Now()
-					err := calls[name](ctx)
-					assert.LessOrEqual(t, time.Since(began), wait, "%s: %v", name, err)
-					cancel()
-				}
-				p.Net.Rule(nil)
-				p.Net.Heal()
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, begin func(net *network.Network)) {
+		p := w.NewClient(testbed.WithLease(time.Hour))
+		calls := callsWithContext(t, w, p)
+		for name, dir := range map[string]string{
+			"rlock": "../..", "once": "../../once", "idempotent": "../../once/idempotent", "redisson": "../../redisson", "elect": "../../elect", "inspect": "../../inspect",
+		} {
+			for _, name := range withContext(t, name, dir) {
+				assert.True(t, calls[name] != nil || unbounded[name] != "", "%s takes a context: add a row to callsWithContext", name)
+			}
+		}
+		begin(p.Net)
+		for _, name := range slices.Sorted(maps.Keys(calls)) {
+			const wait = 200 * time.Millisecond
+			ctx, cancel := context.WithTimeout(w.Ctx, wait)
+			began := time.Now()
+			err := calls[name](ctx)
+			assert.LessOrEqual(t, time.Since(began), wait, "%s: %v", name, err)
+			cancel()
+		}
+		p.Net.Rule(nil)
+		p.Net.Heal()
+	})
 }

@@ -219,15 +219,10 @@ func TestKindsWithoutAnswers(t *testing.T) {
 			"read": c.NewReadWriteLock("a").Read(), "write": c.NewReadWriteLock("a").Write(), "semaphore": c.NewSemaphore("b", 2),
 			"multi": rlock.NewMultiLock(c.NewLock("d"), c.NewLock("e")),
 		} {
-			_, err := l.Acquire(w.Ctx, withAnswer(new(contract.Answer)))
+			_, err := l.Acquire(w.Ctx, contract.WithAnswer(new(contract.Answer)))
 			assert.ErrorIs(t, err, errors.ErrUnsupported, name)
 		}
 		of := contract.Answer{Unless: "return 1", Keys: []string{testbed.Key}}
-		require.ErrorIs(t, testbed.ErrorOf(c.NewLock(testbed.Key).Acquire(w.Ctx, withAnswer(&of))), rlock.ErrInvalidName, "a condition may not have the keys of locks")
+		require.ErrorIs(t, testbed.ErrorOf(c.NewLock(testbed.Key).Acquire(w.Ctx, contract.WithAnswer(&of))), rlock.ErrInvalidName, "a condition may not have the keys of locks")
 	})
-}
-
-// withAnswer is the option of package once.
-func withAnswer(a *contract.Answer) rlock.AcquireOption {
-	return contract.WithAnswer(a)
 }

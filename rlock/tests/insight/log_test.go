@@ -63,27 +63,23 @@ type requestKey struct{}
 // A value of the caller's context may refer to the hold, as a request does that keeps the hold in a
 // field. Such a value does not keep the hold in memory once it has ended, in whichever way.
 func TestAHoldThatHasEndedIsCollectedThoughItsContextRefersToIt(t *testing.T) {
-	for what, end := range map[string]func(*rlock.Hold, context.Context) error{
+	testbed.EachBubble(t, map[string]func(*rlock.Hold, context.Context) error{
 		"Release": (*rlock.Hold).Release,
 		"Pass":    func(h *rlock.Hold, ctx context.Context) error { return testbed.ErrorOf(h.Pass(ctx, time.Minute)) },
 		"ReleaseWith": func(h *rlock.Hold, ctx context.Context) error {
 			return testbed.ErrorOf(h.ReleaseWith(ctx, "return 1", nil, nil))
 		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p := w.NewClient()
-				hold := func() weak.Pointer[rlock.Hold] {
-					request := new(*rlock.Hold)
-					ctx := context.WithValue(w.Ctx, requestKey{}, request)
-					*request = testbed.Take(t, ctx, p.NewLock(testbed.Key))
-					require.NoError(t, end(*request, ctx))
-					return weak.Make(*request)
-				}()
-				collected(w, func() bool { return hold.Value() == nil }, "it is collected")
-			})
-		})
-	}
+	}, func(t *testing.T, w *testbed.World, end func(*rlock.Hold, context.Context) error) {
+		p := w.NewClient()
+		hold := func() weak.Pointer[rlock.Hold] {
+			request := new(*rlock.Hold)
+			ctx := context.WithValue(w.Ctx, requestKey{}, request)
+			*request = testbed.Take(t, ctx, p.NewLock(testbed.Key))
+			require.NoError(t, end(*request, ctx))
+			return weak.Make(*request)
+		}()
+		collected(w, func() bool { return hold.Value() == nil }, "it is collected")
+	})
 }
 
 func TestAHoldThatIsDroppedIsReleasedIfTheConfigSaysSo(t *testing.T) {

@@ -5,7 +5,6 @@ package queue_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,38 +66,32 @@ func TestAWaiterWhoseContextHasEndedIsNeverAHolder(t *testing.T) {
 
 func TestAGuestThatOnlyPollsHasATurnEveryFewSeconds(t *testing.T) {
 	testbed.ManyCommands(t)
-	for _, c := range []struct {
-		clients int
-		met     bool
-	}{{1, true}, {3, false}} {
-		t.Run(fmt.Sprintf("%d clients, met before %v", c.clients, c.met), func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				f := w.NewGuest()
-				if c.met {
-					f.Take()
-				}
-				end := time.Now().Add(5 * time.Second)
-				var crowds []func() int
-				for range c.clients {
-					crowds = append(crowds, w.NewClient(func(config *rlock.Config) { config.Advanced.RedissonPolls = rlock.RedissonPollsAlways }).Crowd(4, w, end))
-				}
-				time.Sleep(10 * time.Millisecond)
-				if c.met {
-					f.Free()
-				}
-				for time.Now().Before(end) {
-					assert.Less(t, f.Take(), 3*time.Second)
-					f.Sections++
-					time.Sleep(testbed.Section)
-					f.Free()
-				}
-				for _, ours := range crowds {
-					assert.Positive(t, ours())
-				}
-				assert.Greater(t, f.Sections, 1)
-			})
-		})
-	}
+	testbed.EachBubble(t, map[string]int{"a client, met before": 1, "three clients": 3}, func(t *testing.T, w *testbed.World, clients int) {
+		met := clients == 1
+		f := w.NewGuest()
+		if met {
+			f.Take()
+		}
+		end := time.Now().Add(5 * time.Second)
+		var crowds []func() int
+		for range clients {
+			crowds = append(crowds, w.NewClient(func(config *rlock.Config) { config.Advanced.RedissonPolls = rlock.RedissonPollsAlways }).Crowd(4, w, end))
+		}
+		time.Sleep(10 * time.Millisecond)
+		if met {
+			f.Free()
+		}
+		for time.Now().Before(end) {
+			assert.Less(t, f.Take(), 3*time.Second)
+			f.Sections++
+			time.Sleep(testbed.Section)
+			f.Free()
+		}
+		for _, ours := range crowds {
+			assert.Positive(t, ours())
+		}
+		assert.Greater(t, f.Sections, 1)
+	})
 }
 
 // A subscriber has its share of the sections beside clients whose callers always want the lock.

@@ -11,6 +11,7 @@ import (
 	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
+	"github.com/go-rlock/rlock/rlock/internal/contract"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,7 +66,7 @@ func TestWhateverItsFieldsAForeignLockKeepsUsOutAndIsLeftAsItIs(t *testing.T) {
 			"a transaction":             {uuid + ":7:c0ffee", "1"},
 			"a write lock":              {"mode", "write", uuid + ":7:write", "2"},
 			"two readers":               {"mode", "read", uuid + ":7", "1", uuid + ":8", "1"},
-			"a UUID with our goroutine": {uuid + ":" + testbed.GoroutineID(), "1"},
+			"a UUID with our goroutine": {fmt.Sprint(uuid, ":", contract.GoroutineID()), "1"},
 		} {
 			s.Number("HSET", testbed.Key, fields...)
 			s.Number("PEXPIRE", testbed.Key, fmt.Sprint(time.Hour.Milliseconds()))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-rlock/rlock/internal/network"
 	"github.com/go-rlock/rlock/internal/redistest"
 	"github.com/go-rlock/rlock/rlock"
 	"github.com/go-rlock/rlock/rlock/internal/testbed"
@@ -21,33 +22,29 @@ const (
 )
 
 func TestTheLogSaysWithinTwoSecondsThatRedisDoesNotAnswer(t *testing.T) {
-	for name, fail := range testbed.Outages {
-		t.Run(name, func(t *testing.T) {
-			testbed.Bubble(t, func(t *testing.T, w *testbed.World) {
-				p := w.NewClient()
-				lock := p.NewLock(testbed.Key)
-				require.NoError(t, lock.Do(w.Caller(), testbed.Nothing))
-				time.Sleep(time.Minute)
-				assert.Zero(t, p.Logged("Redis"))
+	testbed.EachBubble(t, testbed.Outages, func(t *testing.T, w *testbed.World, fail func(*network.Network)) {
+		p := w.NewClient()
+		lock := p.NewLock(testbed.Key)
+		require.NoError(t, lock.Do(w.Caller(), testbed.Nothing))
+		time.Sleep(time.Minute)
+		assert.Zero(t, p.Logged("Redis"))
 
-				fail(p.Net)
-				ctx, cancel := context.WithTimeout(w.Caller(), time.Hour)
-				defer cancel()
-				waits := testbed.Start(func() error { return lock.Lock(ctx) })
-				time.Sleep(2 * time.Second)
-				assert.Equal(t, 1, p.Logged(doesNotAnswer))
-				time.Sleep(time.Minute)
-				assert.Equal(t, 1, p.Logged(doesNotAnswer))
-				assert.Zero(t, p.Logged(answersAgain))
+		fail(p.Net)
+		ctx, cancel := context.WithTimeout(w.Caller(), time.Hour)
+		defer cancel()
+		waits := testbed.Start(func() error { return lock.Lock(ctx) })
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, 1, p.Logged(doesNotAnswer))
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, p.Logged(doesNotAnswer))
+		assert.Zero(t, p.Logged(answersAgain))
 
-				p.Net.Heal()
-				testbed.Succeed(t, waits)
-				assert.Equal(t, 1, p.Logged(answersAgain))
-				assert.Zero(t, p.Logged(isEmpty))
-				assert.Equal(t, 1, p.Logged(doesNotAnswer))
-			})
-		})
-	}
+		p.Net.Heal()
+		testbed.Succeed(t, waits)
+		assert.Equal(t, 1, p.Logged(answersAgain))
+		assert.Zero(t, p.Logged(isEmpty))
+		assert.Equal(t, 1, p.Logged(doesNotAnswer))
+	})
 }
 
 // A caller that leaves soon, and a connection that is opened again at once, are no outage.
