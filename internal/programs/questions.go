@@ -71,7 +71,7 @@ var questions = []struct {
 		if err == nil && (state.Name != name || state.HolderCount < 0 || state.Waiting < 0 || state.Foreign < -1) {
 			c.run.problem("Inspect shows %+v", state)
 		}
-		if n := len(state.Queue); err == nil && n > 0 && state.HolderCount > 0 && !c.run.program.World.Outside {
+		if n := len(state.Queue); err == nil && n > 0 && state.HolderCount > 0 {
 			c.letThrough(state, state.Queue[c.random.IntN(n)])
 		}
 		if errors.Is(err, rlock.ErrWrongType) {
