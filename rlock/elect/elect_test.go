@@ -181,6 +181,7 @@ func TestWorkThatOutlivesTheLeaseIsAnOverrun(t *testing.T) {
 				}, elect.WithOverrun(func() { over = time.Now() }))
 				x.ends(server, leader)
 				time.Sleep(2*lease + x.takes)
+				synctest.Wait()
 				if x.overrun {
 					assert.Equal(t, lease/3, over.Sub(told).Round(time.Second))
 				} else {
