@@ -114,7 +114,9 @@ func TestWhereTrackingIsRefusedTheNextRenewalFindsTheLoss(t *testing.T) {
 		assert.Len(t, p.Net.Sent("EVALSHA"), calls+2, "a later hold costs nothing more")
 		p.Net.Cut()
 		time.Sleep(time.Minute)
-		assert.LessOrEqual(t, p.Asked("TRACKING"), 1+2, "at most once for each connection that has ended")
+		// Two connections have ended. The two renewals may be sent apart, and then both ask before one is
+		// refused.
+		assert.LessOrEqual(t, p.Asked("TRACKING"), 1+2*2, "not with each renewal")
 		w.Del(testbed.Key)
 		testbed.Within(t, 0, 11*time.Second, func() { <-hold.Context().Done() })
 		require.ErrorIs(t, hold.Release(w.Ctx), rlock.ErrLost)
