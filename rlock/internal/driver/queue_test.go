@@ -102,6 +102,45 @@ func TestATicketThatIsPassedOnKeepsNoSlot(t *testing.T) {
 	}
 }
 
+// The clock of a slot that an answer has freed does not free the next slot that the tenure keeps:
+//
+//	a command is left behind    its slot is kept until the clock goes off
+//	a later one is answered     the slot is freed
+//	a third is left behind      its slot is kept until its own clock goes off
+func TestAKeptSlotIsFreedByItsOwnClock(t *testing.T) {
+	bubbleOf(t, PlainKind, func(t *testing.T, f *fake) {
+		c := f.join(nil)
+		req := request(contract.NewHandleOwner())
+		req.Lease = time.Hour // no renewal is answered meanwhile
+		h, err := c.lock().Hold(t.Context(), t.Context(), req)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		slots := &c.wire.(*fakeWire).all.Asks
+		land := func(a wire.Answer) {
+			limit, ok := slots.TryEnter()
+			require.True(t, ok)
+			l, _ := c.enterIfAny(c.lock().Name, 0)
+			l.freeSlot(&exchange{Exchange: wire.Exchange{Answer: a}, work: l.shard.workOf(l, l.Held()), slot: limit}, true)
+			l.shard.unlock()
+		}
+		behind := wire.Answer{Reply: core.Reply{Fault: core.Behind}, Err: context.Canceled}
+		land(behind)
+		first := c.deadline()
+		time.Sleep(2 * time.Second) // a deadline is shared for a second
+		land(wire.Answer{Heard: true})
+		assert.Zero(t, slots.Count())
+		land(behind)
+		second := c.deadline()
+		<-first.Done()
+		synctest.Wait()
+		assert.EqualValues(t, 1, slots.Count())
+		<-second.Done()
+		synctest.Wait()
+		assert.Zero(t, slots.Count())
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
 // While the connection for subscriptions is lost a ticket would be granted unheard: a waiter that
 // comes meanwhile takes none before the subscription is confirmed again, or the client has waited
 // for that for long enough.

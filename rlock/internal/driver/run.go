@@ -335,7 +335,7 @@ func (l *lockState) freeSlot(x *exchange, alive bool) {
 		s := l.shard
 		context.AfterFunc(s.client.deadline(), func() {
 			s.underMutex(func() {
-				if k.kept == kept { // and not one that was kept since then
+				if k.kept == kept { // else the slot was freed, and the tenure may keep another one
 					k.freeKeptSlot()
 				}
 			})
