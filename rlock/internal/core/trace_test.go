@@ -205,13 +205,13 @@ func (s *story) happens(t *testing.T, line string) {
 		} else {
 			s.begins(c, ID{})
 		}
-	case "has": // takes the lock, which is free, and tells what is not as usual of that
+	case "has": // a call takes the free lock; only what is unusual is told
 		if s.lock.grants == subscribed {
 			s.begin(fields[1:], w, "join", "holds", name+": acquired by its ticket")
 		} else {
 			s.begin(fields[1:], w, "acquire", "holds", name+": acquired from Redis")
 		}
-	case "waits": // takes a ticket, behind a holder of another client, and tells what is not as usual of that
+	case "waits": // a call takes a ticket behind another client's holder; only what is unusual is told
 		s.happens(t, "listening")
 		answer := "waits"
 		if w.has("first") {
@@ -351,7 +351,7 @@ func (s *story) happens(t *testing.T, line string) {
 	s.carryOut()
 }
 
-// begin begins a call, answers its command, and tells neither the command nor the outcome if they
+// begin begins a call and answers its command. It tells neither the command nor the outcome if these
 // are the usual ones.
 func (s *story) begin(call []string, w words, op, answer, outcome string) {
 	before := len(s.told)
@@ -369,10 +369,7 @@ func (s *story) begin(call []string, w words, op, answer, outcome string) {
 		command += " by " + w["owner"]
 	}
 	s.happens(s.t, "answer "+op+" "+answer+" "+strings.Join(call[1:], " "))
-	s.told = slices.DeleteFunc(s.told, func(told string) bool {
-		before--
-		return before < 0 && (told == command || told == outcome)
-	})
+	s.told = append(s.told[:before], slices.DeleteFunc(s.told[before:], func(told string) bool { return told == command || told == outcome })...)
 }
 
 func (s *story) reply(name string, w words) (a Reply) {
