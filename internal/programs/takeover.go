@@ -149,8 +149,8 @@ func (r *Run) judgeTakers() {
 	}
 }
 
-// unanswered is the time for which a waiter may take the lock over after LetThrough had no answer:
-// its call gets a hold taken out by force within two looks.
+// unanswered is the time after the grace in which a waiter may still take the lock over if LetThrough
+// had no answer: a holder is taken out by force within two looks of the waiter.
 const unanswered = 10 * time.Second
 
 // letThrough lets a waiter take the lock over, as an operator. If LetThrough has no answer, the
@@ -167,7 +167,7 @@ func (c *caller) letThrough(shown inspect.Lock, w inspect.Waiter) {
 	switch {
 	case told:
 		k.takeover.returns(err == nil)
-	case r.program.World.Outside: // what is broken heals in a while
+	case r.program.World.Outside: // a takeover that never returned would excuse all later overlaps of the lock
 		time.AfterFunc(grace+unanswered, func() { k.takeover.returns(false) })
 	}
 	if r.sane() && (!told && !errors.Is(err, rlock.ErrClosed) || r.now()-k.began > grace+forced+r.slack()+time.Second) {
