@@ -22,8 +22,8 @@ type held struct {
 	keeper *lease.Keeper
 	entry  lease.Entry
 	ttl    time.Duration
-	name   string  // the name of the lease in stories,
-	server *server // which is told what becomes of it
+	name   string  // the name of the lease in stories
+	server *server // the server of a story, to which the loss of the lease is told; nil elsewhere
 
 	mu       sync.Mutex // guards the fields below
 	node     uint32
@@ -63,13 +63,13 @@ func (h *held) Due(now time.Time) bool {
 	h.asks++
 	switch {
 	case h.released:
-		h.told("is asked after its release")
+		h.report("is asked after its release")
 		return false
 	case !h.lostAt.IsZero():
 		return false
 	case !h.valid.goesOn(now):
 		h.lostAt = now
-		h.told("is lost")
+		h.report("is lost")
 		return false
 	}
 	if h.sendMore || h.value != h.mirrored || !now.Before(h.renewAt) {
@@ -80,8 +80,8 @@ func (h *held) Due(now time.Time) bool {
 	return false
 }
 
-// told adds an event to those of the server, in stories.
-func (h *held) told(what string) {
+// report adds an event to those of the server, in stories.
+func (h *held) report(what string) {
 	if h.server != nil {
 		h.server.tell(h.name + " " + what)
 	}

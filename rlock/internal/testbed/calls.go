@@ -160,8 +160,7 @@ func isScript(f network.Frame, kind string) bool {
 	}
 	file := scriptOf(f)
 	if file == "step" {
-		leaves := leaves(f)
-		return kind == "released" && leaves || kind == "acquired" && !leaves
+		return kind == "released" && leaves(f) || kind == "acquired" && !leaves(f)
 	}
 	return file != "" && strings.HasSuffix(file, map[string]string{
 		"acquired": "acquire", "mirrored": "mirror", "released": "release",
@@ -178,7 +177,7 @@ func scriptOf(f network.Frame) string {
 	return scriptFiles[sha]
 }
 
-// leaves reports whether tickets leave by a step: ARGV[4] of queue.lua, if the step is more than a
+// leaves reports whether a ticket leaves by a step: ARGV[4] of queue.lua, if the step is more than a
 // release.
 func leaves(f network.Frame) bool {
 	keys, _ := strconv.Atoi(f.Args[2])

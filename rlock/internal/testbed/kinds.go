@@ -196,7 +196,8 @@ func (s *Subject) IsFree(lock *Trial) bool {
 		return s.Site.IsFree(lock.Rival)
 	}
 	owner := rlock.NewOwner()
-	for me := rlock.WithOwner(s.Ctx, owner); ; {
+	me := rlock.WithOwner(s.Ctx, owner)
+	for {
 		free, err := Try(me, lock.Rival, 50*time.Millisecond, 0)
 		require.NoError(s.T, err)
 		if free {
@@ -208,8 +209,8 @@ func (s *Subject) IsFree(lock *Trial) bool {
 	}
 }
 
-// isHeldByOthers reports whether other owners have the lock: a part of the owner's own attempt may
-// still be on its way, or back.
+// isHeldByOthers reports whether other owners have the lock over several servers. An attempt of the
+// owner itself that was given up may have parts of it for a moment.
 func (s *Subject) isHeldByOthers(lock Locker, owner rlock.Owner) bool {
 	held, need := 0, 1
 	if _, red := lock.(majority); red {

@@ -23,7 +23,8 @@ const claim = 2 * time.Second
 // The lock of a holder that works on is taken over after the grace, or by the call that an operator
 // lets through, on every sort of server and for each kind, before a call that waits already. The
 // holder's context ends before the call returns, unless the machine was so slow that the holder was
-// taken out by force; so slow that the claim of the next holder ends, it may be anywhere.
+// taken out by force. On a machine that slow the next holder may lose its claim, and the call that
+// waited may have the lock.
 func TestALockIsTakenOver(t *testing.T) {
 	redistest.Over(t, testbed.EveryServer, func(t *testing.T, server *redistest.Server) {
 		s := testbed.At(t, server)
