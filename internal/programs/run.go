@@ -259,6 +259,9 @@ func (r *Run) member(index, life int) (*member, error) {
 			several := config.Redis.PipelineMultiplex
 			config.Redis = server.Option
 			config.Redis.DialCtxFn, config.Redis.PipelineMultiplex = n.dialCtx, several
+			if r.ground.Virtual { // as in testbed.NewTestClient
+				config.Redis.BlockingPoolCleanup = 24 * time.Hour
+			}
 		}
 		r.face.config(&config)
 		client, err := connect(r, config, (index+life)%2 == 0)

@@ -390,6 +390,9 @@ func NewTestClient(t *testing.T, dial func() (net.Conn, error), changes ...func(
 			RingScaleEachConn:   8,
 			ReadBufferEachConn:  16 << 10,
 			WriteBufferEachConn: 16 << 10,
+			// rueidis ends idle connections under the mutex of their pool, and waits for a second if the
+			// server is silent. Virtual time stops as soon as a goroutine waits for that mutex.
+			BlockingPoolCleanup: 24 * time.Hour,
 		},
 		Advanced: rlock.Advanced{TrackedKeys: -1},
 		Logger:   slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
